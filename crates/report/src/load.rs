@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::path::Path;
+use std::sync::Arc;
 
 use dbtime_model::output::Directory;
 use dbtime_model::recording::{BytesRead, Meta, Problem, Recording, RecordingError};
@@ -14,6 +15,7 @@ use dbtime_model::{
 };
 
 use crate::dimensions::Dimensions;
+use crate::recent::MoreTables;
 
 /// Rows and what is said about them.
 #[derive(Debug)]
@@ -33,12 +35,21 @@ pub struct Part {
     pub to_us: Option<i64>,
 }
 
+/// Rows in memory, which somebody else may have too, and what is taken of them.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedRows {
+    pub(crate) rows: Arc<Rows>,
+    /// Of which seconds the rows are taken: false = only the causes are.
+    pub(crate) is_in_time: bool,
+    pub(crate) more: MoreTables,
+}
+
 #[derive(Debug)]
 enum Backing {
     Recording(Box<Recording>),
     Memory {
         meta: Box<Meta>,
-        rows: Box<Rows>,
+        shared: Vec<SharedRows>,
         /// What the rows name and do not describe themselves.
         described: Dimensions,
     },
@@ -79,15 +90,19 @@ impl Source {
 
     /// Rows that an importer or a collector made.
     pub fn memory(meta: Meta, rows: Rows) -> Source {
-        Source::described(meta, rows, Dimensions::default())
+        let all = SharedRows {
+            rows: Arc::new(rows),
+            is_in_time: true,
+            more: MoreTables::ALL,
+        };
+        Source::shared(meta, vec![all], Dimensions::default())
     }
 
-    /// The same, where it is known already what they name.
-    pub(crate) fn described(meta: Meta, rows: Rows, described: Dimensions) -> Source {
-        let (meta, rows) = (Box::new(meta), Box::new(rows));
+    /// The same, of rows that are shared, where it is known already what they name.
+    pub(crate) fn shared(meta: Meta, shared: Vec<SharedRows>, described: Dimensions) -> Source {
         Backing::Memory {
-            meta,
-            rows,
+            meta: Box::new(meta),
+            shared,
             described,
         }
         .into()
@@ -138,7 +153,11 @@ impl Source {
 
     /// Hands on every row of `latency`; returns what could not be read.
     pub fn latency(&self, mut take: impl FnMut(&LatencyRow)) -> Vec<Problem> {
-        self.read(|rows| &rows.latency, &mut take)
+        self.read_where(
+            |of| of.is_in_time && of.more.latencies,
+            |rows| &rows.latency,
+            &mut take,
+        )
     }
 
     /// Hands on every row of `spans`; returns what could not be read.
@@ -148,12 +167,16 @@ impl Source {
 
     /// Hands on every row of `causes`; returns what could not be read.
     pub fn causes(&self, mut take: impl FnMut(&CauseRow)) -> Vec<Problem> {
-        self.read(|rows| &rows.causes, &mut take)
+        self.read_where(|of| of.more.causes, |rows| &rows.causes, &mut take)
     }
 
     /// Hands on every row of `held_locks`; returns what could not be read.
     pub fn held_locks(&self, mut take: impl FnMut(&HeldLockRow)) -> Vec<Problem> {
-        self.read(|rows| &rows.held_locks, &mut take)
+        self.read_where(
+            |of| of.is_in_time && of.more.held_locks,
+            |rows| &rows.held_locks,
+            &mut take,
+        )
     }
 
     /// Hands on every row of `locks`; returns what could not be read.
@@ -167,12 +190,23 @@ impl Source {
     }
 
     fn read<T: Table>(&self, table: impl Fn(&Rows) -> &[T], take: &mut dyn FnMut(&T)) -> Vec<Problem> {
+        self.read_where(|of| of.is_in_time, table, take)
+    }
+
+    /// `is_taken`: of rows in memory, whether the table is.
+    fn read_where<T: Table>(
+        &self,
+        is_taken: impl Fn(&SharedRows) -> bool,
+        table: impl Fn(&Rows) -> &[T],
+        take: &mut dyn FnMut(&T),
+    ) -> Vec<Problem> {
         match &self.backing {
             Backing::Recording(recording) => {
                 recording.read(|batch: Vec<T>| batch.iter().for_each(&mut *take))
             }
-            Backing::Memory { rows, .. } => {
-                table(rows).iter().for_each(take);
+            Backing::Memory { shared, .. } => {
+                let taken = shared.iter().filter(|of| is_taken(of));
+                taken.flat_map(|of| table(&of.rows)).for_each(take);
                 Vec::new()
             }
         }

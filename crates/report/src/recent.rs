@@ -4,13 +4,14 @@
 //! would be asked of the recording. What is kept has a bound, whatever comes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dbtime_model::recording::{Meta, Problem};
 use dbtime_model::{Described, LatencyRow, Rows, Timed};
 
 use crate::dimensions::Dimensions;
 use crate::filter::SECOND_US;
-use crate::load::Source;
+use crate::load::{SharedRows, Source};
 
 /// Rows of activity, counters, causes and held locks that are kept: some 100 MB.
 const MOST_ROWS: usize = 400_000;
@@ -28,7 +29,9 @@ const MOST_OTHERS: usize = 20_000;
 pub struct Recent {
     meta: Meta,
     keep_us: i64,
-    seconds: BTreeMap<i64, Rows>,
+    seconds: BTreeMap<i64, Second>,
+    /// How often rows were added.
+    additions: u64,
     described: Dimensions,
     rows: usize,
     latencies: usize,
@@ -37,6 +40,14 @@ pub struct Recent {
     forgotten_us: i64,
     /// The same of latencies.
     latencies_forgotten_us: i64,
+}
+
+/// Rows of a second, which a source may have as well.
+#[derive(Debug, Default)]
+struct Second {
+    rows: Arc<Rows>,
+    /// The addition that has changed them last.
+    changed: u64,
 }
 
 /// Tables that are taken besides activity and counters: no screen needs all of them.
@@ -60,14 +71,14 @@ impl MoreTables {
 }
 
 /// Rows that count, of a second. Latencies are counted for themselves.
-fn weight(second: &Rows) -> usize {
-    second.activity.len() + second.counters.len() + second.causes.len() + second.held_locks.len()
+fn weight(rows: &Rows) -> usize {
+    rows.activity.len() + rows.counters.len() + rows.causes.len() + rows.held_locks.len()
 }
 
 /// What rows of seconds name.
-fn named<'a>(seconds: impl Iterator<Item = &'a Rows>) -> Described {
+fn named<'a>(seconds: impl Iterator<Item = &'a Second>) -> Described {
     seconds.fold(Described::default(), |mut named, second| {
-        named.add(second.refers_to());
+        named.add(second.rows.refers_to());
         named
     })
 }
@@ -79,6 +90,7 @@ impl Recent {
             meta,
             keep_us: keep_s.saturating_mul(SECOND_US),
             seconds: BTreeMap::new(),
+            additions: 0,
             described: Dimensions::default(),
             rows: 0,
             latencies: 0,
@@ -132,6 +144,7 @@ impl Recent {
     /// Adds rows, and forgets those that are too old. `meta`: what the recording says about itself by now.
     pub fn add(&mut self, meta: Meta, rows: Rows) {
         self.meta = meta;
+        self.additions += 1;
         for row in rows.activity {
             self.put(row, |second| &mut second.activity);
         }
@@ -187,41 +200,36 @@ impl Recent {
 
     /// The rows from one moment to another (microseconds since the Unix epoch), for any question about the tables that are taken.
     pub fn source(&self, from_us: i64, to_us: i64, more: MoreTables) -> Source {
-        Source::described(
-            self.meta.clone(),
-            self.facts(from_us, to_us, more),
-            self.described.clone(),
-        )
+        let around_us = if more.causes { CAUSES_LATE_US } else { 0 };
+        let around = from_us.saturating_sub(around_us)..to_us.saturating_add(around_us);
+        let seconds = (from_us < to_us).then(|| self.seconds.range(around));
+        let shared = seconds.into_iter().flatten().map(|(time, second)| SharedRows {
+            rows: Arc::clone(&second.rows),
+            is_in_time: (from_us..to_us).contains(time),
+            more,
+        });
+        Source::shared(self.meta.clone(), shared.collect(), self.described.clone())
     }
 
-    /// The same rows, with what describes them.
-    pub fn rows(&self, from_us: i64, to_us: i64, more: MoreTables) -> Rows {
-        let mut rows = self.facts(from_us, to_us, more);
+    /// Copies of all rows that are kept, with what describes them.
+    pub fn rows(&self) -> Rows {
+        let mut rows = Rows::default();
+        for second in self.seconds.values() {
+            rows.append(Rows::clone(&second.rows));
+        }
         rows.append(self.descriptions_of(&rows.refers_to()));
         rows
     }
 
-    fn facts(&self, from_us: i64, to_us: i64, more: MoreTables) -> Rows {
-        let mut rows = Rows::default();
-        if from_us < to_us {
-            for (_, second) in self.seconds.range(from_us..to_us) {
-                rows.activity.extend_from_slice(&second.activity);
-                rows.counters.extend_from_slice(&second.counters);
-                if more.latencies {
-                    rows.latency.extend_from_slice(&second.latency);
-                }
-                if more.held_locks {
-                    rows.held_locks.extend_from_slice(&second.held_locks);
-                }
-            }
-            if more.causes {
-                let around = from_us.saturating_sub(CAUSES_LATE_US)..to_us.saturating_add(CAUSES_LATE_US);
-                for (_, second) in self.seconds.range(around) {
-                    rows.causes.extend_from_slice(&second.causes);
-                }
-            }
-        }
-        rows
+    /// How often rows were added.
+    pub fn additions(&self) -> u64 {
+        self.additions
+    }
+
+    /// The first second (microseconds since the Unix epoch) of which rows have come since there were so many additions.
+    pub fn changed_since(&self, additions: u64) -> Option<i64> {
+        let mut changed = (self.seconds.iter()).filter(|(_, second)| second.changed > additions);
+        changed.next().map(|(time, _)| *time)
     }
 
     /// Rows that describe these, as far as they are kept.
@@ -232,21 +240,28 @@ impl Recent {
     fn put<T: Timed>(&mut self, row: T, table: impl Fn(&mut Rows) -> &mut Vec<T>) {
         if row.time() >= self.forgotten_us {
             self.rows += 1;
-            table(self.seconds.entry(row.time()).or_default()).push(row);
+            table(self.second(row.time())).push(row);
         }
     }
 
     fn add_latency(&mut self, row: LatencyRow) {
         if row.time >= self.forgotten_us.max(self.latencies_forgotten_us) {
             self.latencies += 1;
-            self.seconds.entry(row.time).or_default().latency.push(row);
+            self.second(row.time).latency.push(row);
         }
+    }
+
+    /// Rows of a second, to which one is added now.
+    fn second(&mut self, time: i64) -> &mut Rows {
+        let second = self.seconds.entry(time).or_default();
+        second.changed = self.additions;
+        Arc::make_mut(&mut second.rows)
     }
 
     fn drop_oldest(&mut self) {
         if let Some((time, second)) = self.seconds.pop_first() {
-            self.rows -= weight(&second);
-            self.latencies -= second.latency.len();
+            self.rows -= weight(&second.rows);
+            self.latencies -= second.rows.latency.len();
             self.forgotten_us = time.saturating_add(1);
         }
     }
@@ -258,10 +273,10 @@ impl Recent {
         }
         while self.latencies > MOST_LATENCIES
             && let Some((time, second)) =
-                (self.seconds.iter_mut()).find(|(_, second)| !second.latency.is_empty())
+                (self.seconds.iter_mut()).find(|(_, second)| !second.rows.latency.is_empty())
         {
-            self.latencies -= second.latency.len();
-            second.latency = Vec::new();
+            self.latencies -= second.rows.latency.len();
+            Arc::make_mut(&mut second.rows).latency = Vec::new();
             self.latencies_forgotten_us = time.saturating_add(SECOND_US);
         }
     }
@@ -394,6 +409,18 @@ mod tests {
             .source(6 * SECOND_US, 8 * SECOND_US, MoreTables::default())
             .activity(|row| times.push(row.time / SECOND_US));
         assert_eq!(times, [6, 7]);
+        let additions = recent.additions();
+        assert_eq!(recent.changed_since(additions), None);
+        for second in [7, 8, 6] {
+            let rows = Rows {
+                activity: vec![activity(second, 1, NO_STACK)],
+                ..Rows::default()
+            };
+            recent.add(meta(9), rows);
+        }
+        assert_eq!(recent.changed_since(additions), Some(6 * SECOND_US));
+        assert_eq!(recent.changed_since(additions + 1), Some(6 * SECOND_US));
+        assert_eq!(recent.changed_since(additions + 3), None);
     }
 
     #[test]
@@ -435,16 +462,22 @@ mod tests {
                 ..Rows::default()
             },
         );
-        let rows = recent.rows(0, i64::MAX, MoreTables::ALL);
+        let rows = recent.rows();
         assert_eq!(
             (rows.causes.len(), rows.latency.len(), rows.sessions.len()),
             (1, 1, 2)
         );
-        let rows = recent.rows(0, i64::MAX, MoreTables::default());
-        assert_eq!(
-            (rows.causes.len(), rows.latency.len(), rows.sessions.len()),
-            (0, 0, 1)
-        );
+        let (mut causes, mut latencies) = (0, 0);
+        let source = recent.source(0, i64::MAX, MoreTables::default());
+        source.causes(|_| causes += 1);
+        source.latency(|_| latencies += 1);
+        assert_eq!((causes, latencies), (0, 0));
+        // Causes are found later than what they are of, and latencies are not.
+        let source = recent.source(0, 5 * SECOND_US, MoreTables::ALL);
+        source.causes(|_| causes += 1);
+        source.latency(|_| latencies += 1);
+        source.activity(|row| panic!("{row:?}"));
+        assert_eq!((causes, latencies), (1, 0));
         // Of too many latencies the oldest go, and nothing else.
         recent.add(
             meta(8),
@@ -461,7 +494,7 @@ mod tests {
                 ..Rows::default()
             },
         );
-        let rows = recent.rows(0, i64::MAX, MoreTables::ALL);
+        let rows = recent.rows();
         assert_eq!((rows.activity.len(), rows.latency.len()), (1, MOST_LATENCIES));
         assert!(!recent.is_cut());
     }
@@ -479,7 +512,7 @@ mod tests {
             );
         }
         assert_eq!(recent.oldest_us(), Some(2 * SECOND_US));
-        assert_eq!(recent.rows(0, i64::MAX, MoreTables::ALL).activity.len(), 2);
+        assert_eq!(recent.rows().activity.len(), 2);
     }
 
     #[test]

@@ -16,8 +16,6 @@ use crate::time_of_day::now_us;
 
 /// Seconds that the tables can be about, besides what was asked for.
 const TIMES_S: [i64; 5] = [1, 5, 15, 60, 300];
-/// Rows of a second come as late as this: until then the newest bars are asked again.
-const STRAGGLERS_S: i64 = 12;
 /// Answers are given no more than this part of the time, one in so many.
 const REST: u32 = 25;
 /// Characters of a filter.
@@ -77,6 +75,8 @@ pub(super) struct Controls {
     chart: Chart,
     /// Of which time the bars are there.
     charted: Option<(i64, i64)>,
+    /// How often rows had come by then.
+    charted_additions: u64,
     answers: Result<Answers, String>,
     table: Table,
     others: Vec<(View, Table)>,
@@ -118,6 +118,7 @@ impl Controls {
             above: 0,
             chart: Chart::default(),
             charted: None,
+            charted_additions: 0,
             answers: Err("the first second is not over yet".to_string()),
             table: Table::default(),
             others: Vec::new(),
@@ -290,11 +291,10 @@ impl Controls {
                 if charted_to >= to && !self.feed.is_live() {
                     return;
                 }
-                from.max(
-                    charted_to
-                        .min(to)
-                        .saturating_sub(STRAGGLERS_S.saturating_mul(step_us)),
-                )
+                // Rows of the seconds before may have come late.
+                let changed = self.feed.changed_since(self.charted_additions);
+                let next = charted_to.min(to);
+                changed.unwrap_or(next).clamp(from, next.max(from))
             }
             _ => from,
         };
@@ -306,7 +306,10 @@ impl Controls {
             to_us: Some(to),
             ..self.filter()
         };
+        // What comes in between is asked again.
+        let additions = self.feed.additions();
         let source = self.feed.source(ask_from, to, MoreTables::default());
+        self.charted_additions = additions;
         let width_s = u32::try_from(step_us / SECOND_US).unwrap_or(u32::MAX);
         // Of what the filter names there is nothing in this time, perhaps.
         if let Ok(bars) = timeline(&source, &tui::bars(&filter, width_s)) {

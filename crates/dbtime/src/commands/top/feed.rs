@@ -109,6 +109,22 @@ impl Feed {
         }
     }
 
+    /// How often rows came.
+    pub(super) fn additions(&self) -> u64 {
+        match self {
+            Feed::Live(shared) => shared.recent().additions(),
+            Feed::Replay(_) => 0,
+        }
+    }
+
+    /// The first second (microseconds since the Unix epoch) of which rows have come since they had come so often.
+    pub(super) fn changed_since(&self, additions: u64) -> Option<i64> {
+        match self {
+            Feed::Live(shared) => shared.recent().changed_since(additions),
+            Feed::Replay(_) => None,
+        }
+    }
+
     /// Begins to write a recording of what is seen, or ends it. The answer is what to say where that cannot be.
     pub(super) fn record(&self) -> Option<String> {
         match self {

@@ -11,7 +11,7 @@ use anyhow::Context;
 use dbtime_model::output::{Directory, caller_of_sudo};
 use dbtime_model::recording::{Cost, Meta, Note, Quality};
 use dbtime_model::{Described, Rows};
-use dbtime_report::{MoreTables, Recent};
+use dbtime_report::Recent;
 
 use super::feed::{SECOND_US, Shared};
 use crate::record::{Finishing, Outcome, Output, Part, Progress, Sink};
@@ -74,7 +74,7 @@ impl Saving {
         let (rows, oldest, latencies_since) = {
             let recent = shared.recent();
             let oldest = recent.oldest_us();
-            let rows = recent.rows(i64::MIN, i64::MAX, MoreTables::ALL);
+            let rows = recent.rows();
             (rows, oldest, recent.latencies_since_us())
         };
         let start_us = oldest.map_or(meta.start_us, |oldest| oldest.max(meta.start_us));
