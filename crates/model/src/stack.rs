@@ -50,8 +50,9 @@ impl Frame {
 }
 
 /// Id of a stack (frames root first). XXH3 over every field; never [`NO_STACK`] unless there is no frame.
-pub fn stack_id(frames: &[Frame]) -> StackId {
-    if frames.is_empty() {
+pub fn stack_id<'a>(frames: impl IntoIterator<Item = &'a Frame>) -> StackId {
+    let mut frames = frames.into_iter().peekable();
+    if frames.peek().is_none() {
         return NO_STACK;
     }
     let mut hash = Xxh3::new();

@@ -227,7 +227,7 @@ impl Symbolizer {
             return self.no_room();
         }
         let id = stack_id(&frames);
-        self.note(0, id, frames);
+        self.note(0, id, || frames);
         id
     }
 
@@ -253,7 +253,7 @@ impl Symbolizer {
     }
 
     /// A stack of a process (0: the kernel's) that is not known becomes a row.
-    fn note(&mut self, process: u32, id: StackId, frames: Vec<Frame>) {
+    fn note(&mut self, process: u32, id: StackId, frames: impl FnOnce() -> Vec<Frame>) {
         if self.known.len() >= KNOWN_STACKS {
             self.known.clear();
         }
@@ -261,6 +261,7 @@ impl Symbolizer {
             if let Some(room) = &mut self.room {
                 room.take(process);
             }
+            let frames = frames();
             self.new_bytes += bytes_of(&frames);
             self.new.push(StackRow { id, frames });
         }
@@ -282,7 +283,7 @@ impl Symbolizer {
             offset: 0,
         }];
         let id = stack_id(&frames);
-        self.note(0, id, frames);
+        self.note(0, id, || frames);
         id
     }
 
@@ -356,11 +357,11 @@ impl Symbolizer {
             return self.no_room();
         }
         let cpu_at_begin_ns = thread_cpu_ns() + self.modules.cpu_ns();
-        let frames: Vec<Frame> = addresses
+        let frames: Vec<Rc<[Frame]>> = addresses
             .iter()
             .enumerate()
             .rev()
-            .flat_map(|(depth, &address)| {
+            .map(|(depth, &address)| {
                 // Callers are known by their return address, which may lie past the end of the function that called
                 // last: the instruction before it is meant.
                 let address = if depth == 0 {
@@ -374,30 +375,45 @@ impl Symbolizer {
                     self.place(owner, address)
                 };
                 match self.compiled_frame(place, owner, address) {
-                    Some(frame) => vec![frame],
-                    None => self.frames_at(place).to_vec(),
+                    Some(frame) => [frame].into(),
+                    None => self.frames_at(place),
                 }
             })
             .collect();
-        let named: Vec<NamedRoutine> = routines
-            .iter()
-            .map(|&routine| (routine, self.routine_names.name(process, routine, &name)))
-            .collect();
-        let frames = with_routines(frames, &named);
-        let id = stack_id(&frames);
-        // An address in no file may lie in one that was mapped a moment ago, and what was compiled there may be replaced:
-        // it is looked up again next time.
-        if frames
-            .iter()
-            .all(|frame| !frame.module.is_empty() && frame.module != COMPILED)
-        {
-            self.raw.insert(key, id);
-        }
-        self.note(process, id, frames);
+        let frames = frames.iter().flat_map(|frames| frames.iter());
+        let id = match routines {
+            [] => self.number(process, key, frames),
+            _ => {
+                let named: Vec<NamedRoutine> = routines
+                    .iter()
+                    .map(|&routine| (routine, self.routine_names.name(process, routine, &name)))
+                    .collect();
+                let frames = with_routines(frames.cloned().collect(), &named);
+                self.number(process, key, frames.iter())
+            }
+        };
         let cpu_ns = (thread_cpu_ns() + self.modules.cpu_ns()).saturating_sub(cpu_at_begin_ns);
         if let Some(room) = &mut self.room {
             room.use_cpu(cpu_ns);
         }
+        id
+    }
+
+    /// Id of these frames, root first. Most are those of a stack that is known, from other addresses: they are copied for a new one only.
+    fn number<'a>(
+        &mut self,
+        process: u32,
+        key: (u32, Box<[u64]>),
+        frames: impl Iterator<Item = &'a Frame> + Clone,
+    ) -> StackId {
+        let id = stack_id(frames.clone());
+        // An address in no file may lie in one that was mapped a moment ago, and what was compiled there may be replaced:
+        // it is looked up again next time.
+        let mut all = frames.clone();
+        if all.all(|frame| !frame.module.is_empty() && frame.module != COMPILED) {
+            self.raw.insert(key, id);
+        }
+        self.note(process, id, || frames.cloned().collect());
         id
     }
 

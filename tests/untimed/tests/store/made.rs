@@ -203,7 +203,7 @@ fn stacks() -> Vec<Vec<Frame>> {
 fn rows_of_hour(start_s: i64, is_first: bool, numbers: &mut Numbers) -> Rows {
     let mut rows = Rows::default();
     let stacks = stacks();
-    let ids: Vec<_> = stacks.iter().map(|frames| stack_id(frames)).collect();
+    let ids: Vec<_> = stacks.iter().map(stack_id).collect();
     for frames in stacks {
         rows.stacks.push(StackRow {
             id: stack_id(&frames),
