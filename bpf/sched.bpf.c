@@ -13,11 +13,13 @@
 #include "sched.h"
 #include "events.bpf.h"
 #include "wait_source.bpf.h"
+#include "statement_text.bpf.h"
 #include "interrupt.bpf.h"
 
 /* A task of interest. Only its own task writes it, but for what its waker and whoever moves it do while it is off CPU. */
 struct dbt_sched_task {
 	struct dbt_wait_source source;
+	struct dbt_text text; /* whose fingerprint it has */
 	__u32 is_parent;   /* its children are of interest too */
 	__u32 is_off;      /* it is off CPU, or was when it was last seen */
 	__u64 since;       /* its last switch-out; 0 = none was seen */
@@ -184,22 +186,28 @@ static __always_inline void end_turn(struct dbt_sched_task *account, struct task
 static __always_inline void leave(struct task_struct *task, bool preempted, __u64 now, __u32 cpu)
 {
 	struct dbt_sched_task *account = bpf_task_storage_get(&sched_tasks, task, 0, 0);
+	struct dbt_activity activity;
 	struct dbt_turn *turn;
 	__u32 state = task->__state;
 	bool in_iowait;
 
 	if (!account)
 		return;
+	activity = own_activity(&account->source);
+	name_statement(0, &account->source, &account->text, &activity, false);
 	turn = &account->turn;
 	in_iowait = BPF_CORE_READ_BITFIELD(task, in_iowait);
 	turn->state = state;
+	turn->statement = activity.statement;
 	turn->flags |= (preempted ? TURN_PUSHED_OFF : 0) | (in_iowait ? TURN_IN_IOWAIT : 0);
 	if (account->since)
 		end_turn(account, task, now, cpu);
 	/* The next one. */
 	open_turn(account, task, now);
-	turn->wait = own_activity(&account->source).wait;
+	turn->wait = activity.wait;
 	turn->wait_state = state;
+	turn->wait_statement = activity.statement;
+	turn->wait_session_state = activity.session_state;
 	turn->flags = (preempted ? TURN_WAIT_PUSHED_OFF : 0) | (in_iowait ? TURN_WAIT_IN_IOWAIT : 0);
 	turn->migrations = 0;
 	turn->waker = 0;

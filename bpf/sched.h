@@ -57,7 +57,9 @@ struct dbt_turn {
 	__u32 waker;      /* pid; 0 = an interrupt */
 	__u32 occupants;  /* of `who` */
 	__u32 missed;     /* switches in between that were not seen */
-	__u32 pad;
+	__u32 wait_session_state; /* as the database numbers it, at the switch-out before */
+	__u64 wait_statement; /* what it executed at the switch-out before: an id, or a fingerprint */
+	__u64 statement;      /* at this one */
 	char waker_comm[COMM];
 	char comm[COMM];
 	struct dbt_occupant who[MAX_OCCUPANTS]; /* cut to what is used */

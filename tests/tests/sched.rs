@@ -11,8 +11,8 @@ use dbtime::throwaway::Options;
 use dbtime_model::recording::{Meta, Recording};
 use dbtime_model::{Rows, SessionId, State, SwitchRow};
 use dbtime_tests::{
-    Outcome, Programs, Running, Session, StandIn, assert_close, dbtime, dbtime_binary, distribution, event,
-    needs_recording, say, wait_for_state,
+    Outcome, Programs, Recorder, Running, Session, StandIn, assert_close, dbtime, dbtime_binary,
+    distribution, event, needs_recording, say, wait_for_state,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -434,6 +434,106 @@ fn sleeps_of_a_session_are_in_their_wait_events() {
     );
     let ledger = switches.report(&["--session", &pid.to_string()]).stdout;
     assert!(ledger.contains("Timeout:PgSleep"), "{ledger}");
+}
+
+/// Calls of each of two statements that burn CPU, with sleeps between them.
+fn burn_twice(session: &mut Session, rounds: usize) {
+    for _ in 0..rounds {
+        session.run("SELECT sum(length(md5(i::text))) FROM generate_series(1, 30000) i");
+        session.run("SELECT pg_sleep(0.002)");
+        session.run("SELECT count(DISTINCT i % 100) FROM generate_series(1, 20000) i");
+    }
+    session.wait_until_idle();
+}
+
+#[test]
+fn time_by_query_is_what_pg_stat_kcache_counts() {
+    needs_recording!();
+    const ROUNDS: usize = 40;
+    let options = Options::default()
+        .set("shared_preload_libraries", "pg_stat_statements,pg_stat_kcache")
+        .set("max_parallel_workers_per_gather", "0")
+        .set("jit", "off")
+        .set("autovacuum", "off");
+    let cluster = distribution().start(options);
+    cluster
+        .psql("CREATE EXTENSION pg_stat_statements; CREATE EXTENSION pg_stat_kcache")
+        .expect("scripts/deps.sh test installs it");
+    let mut session = Session::connect(&cluster);
+    let data_dir = cluster.data_dir().to_str().expect("a plain path").to_string();
+    let watched = Watched::start(&["--postgres", &data_dir]);
+    cluster
+        .psql("SELECT pg_stat_statements_reset(), pg_stat_kcache_reset()")
+        .expect("they are there");
+    burn_twice(&mut session, ROUNDS);
+    let switches = watched.stop();
+    let answer = cluster
+        .psql(
+            "SELECT queryid, calls, total_exec_time / 1000, exec_user_time + exec_system_time
+             FROM pg_stat_statements JOIN pg_stat_kcache() USING (queryid, userid, dbid)
+             WHERE calls >= 40",
+        )
+        .expect("they are there");
+    let statements = switches.summary["statements"].as_array().expect("a list");
+    let of = |id: &str| {
+        let found = statements.iter().find(|of| of["query"] == *id);
+        found.unwrap_or_else(|| panic!("{id}: {statements:?}"))
+    };
+    let seconds = |value: &Value| value.as_f64().expect("a number") / 1e9;
+    assert_eq!(answer.lines().count(), 3, "{answer}");
+    for line in answer.lines() {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [id, calls, executed, cpu] = columns[..] else {
+            panic!("{line}");
+        };
+        let number = |text: &str| text.parse::<f64>().expect("a number");
+        let statement = of(id);
+        assert_ne!(statement["text"], Value::Null);
+        say(&format!("{line}: {statement}"));
+        if number(cpu) > 0.1 {
+            // Parsing is in it, and what the network takes; the extension counts executing alone: 0.1 ms of each call.
+            let more = 1e-4 * number(calls);
+            assert_close(id, seconds(&statement["run_ns"]), number(cpu), 0.03, more);
+        } else {
+            // It sleeps.
+            let off = seconds(&statement["off_cpu"]["sum_ns"]);
+            assert_close(id, off, number(executed) - number(cpu), 0.03, 0.01);
+        }
+    }
+    let sums = statements.iter().map(|of| seconds(&of["run_ns"])).sum();
+    let total = seconds(&switches.summary["total"]["run_ns"]);
+    assert_close("all statements", total, sums, 1e-9, 0.0);
+    // The ledger of the recording has the same, and a filter takes it alone.
+    let id = statements[0]["query"].as_str().expect("one that burns CPU");
+    let report = switches.json(&["--query", id]);
+    assert_eq!(report["sched"]["total"]["run_ns"], statements[0]["run_ns"]);
+    let text = switches.report(&[]).stdout;
+    assert!(text.contains("Run time and scheduling delay by query"), "{text}");
+    assert!(text.contains("generate_series"), "{text}");
+}
+
+#[test]
+fn a_query_without_an_id_has_its_fingerprint() {
+    needs_recording!();
+    let options = Options::default()
+        .set("compute_query_id", "off")
+        .set("jit", "off");
+    let cluster = distribution().start(options);
+    let mut session = Session::connect(&cluster);
+    let data_dir = cluster.data_dir().to_str().expect("a plain path").to_string();
+    let sampled = Recorder::server(&cluster, &[]);
+    let watched = Watched::start(&["--postgres", &data_dir]);
+    burn_twice(&mut session, 30);
+    let (switches, sampled) = (watched.stop(), sampled.stop());
+    let statements = switches.summary["statements"].as_array().expect("a list");
+    let sampled = sampled.statements();
+    for begin in ["SELECT sum", "SELECT count"] {
+        let is_it = |text: &str| text.starts_with(begin);
+        let (id, _) = (sampled.iter().find(|(_, (_, text))| is_it(text))).expect("it was sampled");
+        let found = statements.iter().find(|of| of["query"] == **id);
+        let text = found.unwrap_or_else(|| panic!("{id}: {statements:?}"))["text"].as_str();
+        assert!(text.is_some_and(is_it), "{text:?}");
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::path::Path;
 
-use dbtime_model::{State, Turn, Wait};
+use dbtime_model::{SessionState, State, Turn, Wait};
 
 use crate::import::unknown_line;
 use crate::lines::Line;
@@ -329,6 +329,9 @@ impl<'a> Reader<'a> {
                 .into_iter()
                 .map(|(who, ns)| (who.into(), ns))
                 .collect(),
+            statement: 0,
+            wait_statement: 0,
+            wait_session_state: SessionState::None,
         };
         task.left = Some((time, switch.state));
         task.cpu = Some(cpu);

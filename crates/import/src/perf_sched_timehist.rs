@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::path::Path;
 
-use dbtime_model::{State, Turn, Wait};
+use dbtime_model::{SessionState, State, Turn, Wait};
 
 use crate::import::unknown_line;
 use crate::lines::Line;
@@ -238,6 +238,9 @@ impl<'a> Reader<'a> {
             migrated: migrations > 0 || moved,
             priority: None,
             instead: instead.into_iter().map(|(who, ns)| (who.into(), ns)).collect(),
+            statement: 0,
+            wait_statement: 0,
+            wait_session_state: SessionState::None,
         };
         self.switches.turn(turn);
     }

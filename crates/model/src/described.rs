@@ -88,6 +88,10 @@ impl Rows {
         named
             .statements
             .extend(self.locks.iter().map(|row| row.statement));
+        let of_switches = self.switches.iter();
+        named
+            .statements
+            .extend(of_switches.flat_map(|row| [row.statement, row.wait_statement]));
         named.statements.extend(links().map(|link| link.statement));
         named.statements.remove(&0);
         let comments = self.activity.iter().map(|row| row.comment);

@@ -198,6 +198,13 @@ pub struct SwitchRow {
     /// The kernel's own priority: 0 to 99 real time (99 - it is `chrt`'s), 100 to 139 normal (it - 120 is the nice value),
     /// below 0 deadline. None: not known.
     pub priority: Option<i32>,
+    /// What the session executed when it left its CPU at `time_ns`, or had executed last: to it belongs the time that it ran. As
+    /// [`ActivityRow::statement`]. Since 1.16.
+    #[serde(default)]
+    pub statement: u64,
+    /// What it executed when it had left its CPU before; 0 also where it waited for a command. Since 1.16.
+    #[serde(default)]
+    pub wait_statement: u64,
 }
 
 /// In so many samples of this second the session was blocked in this wait event and state, and this is whom it waited for: who

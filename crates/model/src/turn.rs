@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::latency::{bounds_of, bucket_of, kind};
 use crate::{
-    ActivityRow, CounterRow, Fidelity, LatencyRow, NO_STACK, Rows, SessionId, State, SwitchRow, Wait,
-    WaitKind, counter,
+    ActivityRow, CounterRow, Fidelity, LatencyRow, NO_STACK, Rows, SessionId, SessionState, State, SwitchRow,
+    Wait, WaitKind, counter,
 };
 
 /// Nanoseconds of a second.
@@ -46,6 +46,20 @@ pub struct Turn {
     pub priority: Option<i32>,
     /// Who had the CPU during the delay, and how much of it, nanoseconds; no name twice.
     pub instead: Vec<(Arc<str>, u64)>,
+    /// See [`SwitchRow::statement`].
+    pub statement: u64,
+    /// See [`SwitchRow::wait_statement`].
+    pub wait_statement: u64,
+    /// State of the session when it had left its CPU before. Those that it came through while it ran are not looked at.
+    pub wait_session_state: SessionState,
+}
+
+/// Whose a part of a turn is.
+#[derive(Debug, Clone, Copy)]
+struct Whose {
+    session: SessionId,
+    statement: u64,
+    session_state: SessionState,
 }
 
 /// Where time belongs.
@@ -53,6 +67,8 @@ pub struct Turn {
 struct Cell {
     second: i64,
     session: SessionId,
+    statement: u64,
+    session_state: SessionState,
     wait: Wait,
     state: State,
 }
@@ -62,6 +78,7 @@ struct Cell {
 struct LatencyCell {
     second: i64,
     session: SessionId,
+    statement: u64,
     kind: &'static str,
     name: Arc<str>,
     bucket: u16,
@@ -89,7 +106,7 @@ impl Sum {
 pub struct Turns {
     activity: HashMap<Cell, Sum>,
     latency: HashMap<LatencyCell, Sum>,
-    counters: HashMap<(i64, SessionId, &'static str), i64>,
+    counters: HashMap<(i64, SessionId, u64, &'static str), i64>,
     switches: Vec<SwitchRow>,
     /// What latencies call the wait events and states that came.
     events: HashMap<Wait, Arc<str>>,
@@ -108,29 +125,38 @@ impl Turns {
         let run_end = turn.time_ns;
         let run_begin = run_end.saturating_sub_unsigned(turn.run_ns.unwrap_or(0));
         let delay_begin = run_begin.saturating_sub_unsigned(turn.delay_ns.unwrap_or(0));
-        let session = turn.session;
+        let before = Whose {
+            session: turn.session,
+            statement: turn.wait_statement,
+            session_state: turn.wait_session_state,
+        };
+        let running = Whose {
+            session: turn.session,
+            statement: turn.statement,
+            session_state: SessionState::None,
+        };
         let event = self.event_name(&turn.wait);
         self.switches_seen += 1;
-        *self.counter(run_end, session, counter::SWITCHES) += 1;
-        self.moved(run_end, session, turn.migrations);
+        *self.counter(run_end, running, counter::SWITCHES) += 1;
+        self.moved_while(run_end, before, turn.migrations);
         if let Some(ns) = turn.wait_ns.filter(|_| turn.wait_state != State::Runnable) {
-            self.time(delay_begin, session, &turn.wait, turn.wait_state, ns);
+            self.time(delay_begin, before, &turn.wait, turn.wait_state, ns);
             self.latency(
                 delay_begin,
-                session,
+                before,
                 kind::WAIT,
                 &event,
                 ns.saturating_add(turn.delay_ns.unwrap_or(0)),
             );
             if !turn.waker.is_empty() {
-                self.latency(delay_begin, session, kind::WAKER, &turn.waker, ns);
+                self.latency(delay_begin, before, kind::WAKER, &turn.waker, ns);
             }
         }
         if let Some(ns) = turn.delay_ns {
-            self.time(run_begin, session, &turn.wait, State::Runnable, ns);
-            self.latency(run_begin, session, kind::SCHED, &event, ns);
+            self.time(run_begin, before, &turn.wait, State::Runnable, ns);
+            self.latency(run_begin, before, kind::SCHED, &event, ns);
             for (name, ns) in &turn.instead {
-                self.latency(run_begin, session, kind::INSTEAD, name, *ns);
+                self.latency(run_begin, before, kind::INSTEAD, name, *ns);
             }
         }
         match turn.run_ns {
@@ -141,15 +167,15 @@ impl Turns {
                         .or_insert_with(|| turn.state.as_str().into()),
                 );
                 // The wait events that it came through meanwhile were not looked at.
-                self.time(run_end, session, &Wait::not_recorded(), State::Cpu, ns);
-                self.latency(run_end, session, kind::RUN, &state, ns);
+                self.time(run_end, running, &Wait::not_recorded(), State::Cpu, ns);
+                self.latency(run_end, running, kind::RUN, &state, ns);
             }
             None => self.without_begin += 1,
         }
         if keep {
             self.switches_kept += 1;
             self.switches.push(SwitchRow {
-                session,
+                session: turn.session,
                 time_ns: turn.time_ns,
                 cpu: turn.cpu,
                 wait_ns: turn.wait_ns,
@@ -162,14 +188,25 @@ impl Turns {
                 waker: turn.waker.to_string(),
                 migrated: turn.migrated,
                 priority: turn.priority,
+                statement: turn.statement,
+                wait_statement: turn.wait_statement,
             });
         }
     }
 
     /// A task was moved to another CPU so many times, outside of a turn.
     pub fn moved(&mut self, time_ns: i64, session: SessionId, times: u64) {
+        let nothing = Whose {
+            session,
+            statement: 0,
+            session_state: SessionState::None,
+        };
+        self.moved_while(time_ns, nothing, times);
+    }
+
+    fn moved_while(&mut self, time_ns: i64, whose: Whose, times: u64) {
         if times > 0 {
-            let sum = self.counter(time_ns, session, counter::MIGRATIONS);
+            let sum = self.counter(time_ns, whose, counter::MIGRATIONS);
             *sum = sum.saturating_add(i64::try_from(times).unwrap_or(i64::MAX));
         }
     }
@@ -196,10 +233,11 @@ impl Turns {
             .map(|(cell, sum)| ActivityRow {
                 time: cell.second.saturating_mul(SECOND_US),
                 session: cell.session,
-                statement: 0,
+                statement: cell.statement,
                 wait_class: cell.wait.class.to_string(),
                 wait_event: cell.wait.event.to_string(),
-                idle: cell.wait.idle,
+                // Also in the wait for the rows of a COPY.
+                idle: cell.wait.idle && cell.session_state != SessionState::Active,
                 state: cell.state,
                 kernel_stack: NO_STACK,
                 user_stack: NO_STACK,
@@ -209,17 +247,21 @@ impl Turns {
                 samples: 0,
                 fidelity: Fidelity::Exact,
                 pooled: false,
-                session_state: crate::SessionState::None,
+                session_state: cell.session_state,
             })
             .collect();
         activity.sort_by(|a, b| {
-            (a.time, a.session, a.state, &a.wait_class, &a.wait_event).cmp(&(
-                b.time,
-                b.session,
-                b.state,
-                &b.wait_class,
-                &b.wait_event,
-            ))
+            let by = |row: &ActivityRow| {
+                (
+                    row.time,
+                    row.session,
+                    row.state,
+                    row.statement,
+                    row.session_state as u8,
+                )
+            };
+            let waits = || (&a.wait_class, &a.wait_event).cmp(&(&b.wait_class, &b.wait_event));
+            by(a).cmp(&by(b)).then_with(waits)
         });
         let mut latency: Vec<LatencyRow> = std::mem::take(&mut self.latency)
             .into_iter()
@@ -228,6 +270,7 @@ impl Turns {
                 LatencyRow {
                     time: cell.second.saturating_mul(SECOND_US),
                     session: cell.session,
+                    statement: cell.statement,
                     kind: cell.kind.into(),
                     name: cell.name,
                     from_ns,
@@ -241,21 +284,30 @@ impl Turns {
             })
             .collect();
         latency.sort_by(|a, b| {
-            (a.time, a.session, &a.kind, &a.name, a.from_ns)
-                .cmp(&(b.time, b.session, &b.kind, &b.name, b.from_ns))
+            (a.time, a.session, &a.kind, &a.name, a.statement, a.from_ns).cmp(&(
+                b.time,
+                b.session,
+                &b.kind,
+                &b.name,
+                b.statement,
+                b.from_ns,
+            ))
         });
         let mut counters: Vec<CounterRow> = std::mem::take(&mut self.counters)
             .into_iter()
-            .map(|((second, session, name), value)| CounterRow {
+            .map(|((second, session, statement, name), value)| CounterRow {
                 time: second.saturating_mul(SECOND_US),
                 session,
+                statement,
                 source: counter::KERNEL.to_string(),
                 name: name.to_string(),
                 value,
                 ..CounterRow::default()
             })
             .collect();
-        counters.sort_by(|a, b| (a.time, a.session, &a.name).cmp(&(b.time, b.session, &b.name)));
+        counters.sort_by(|a, b| {
+            (a.time, a.session, &a.name, a.statement).cmp(&(b.time, b.session, &b.name, b.statement))
+        });
         Rows {
             activity,
             latency,
@@ -265,25 +317,29 @@ impl Turns {
         }
     }
 
-    fn counter(&mut self, end_ns: i64, session: SessionId, name: &'static str) -> &mut i64 {
+    fn counter(&mut self, end_ns: i64, whose: Whose, name: &'static str) -> &mut i64 {
         let second = end_ns.div_euclid(SECOND_NS);
-        self.counters.entry((second, session, name)).or_default()
+        let key = (second, whose.session, whose.statement, name);
+        self.counters.entry(key).or_default()
     }
 
-    fn time(&mut self, end_ns: i64, session: SessionId, wait: &Wait, state: State, ns: u64) {
+    fn time(&mut self, end_ns: i64, whose: Whose, wait: &Wait, state: State, ns: u64) {
         let cell = Cell {
             second: end_ns.div_euclid(SECOND_NS),
-            session,
+            session: whose.session,
+            statement: whose.statement,
+            session_state: whose.session_state,
             wait: wait.clone(),
             state,
         };
         self.activity.entry(cell).or_default().add(ns);
     }
 
-    fn latency(&mut self, end_ns: i64, session: SessionId, kind: &'static str, name: &Arc<str>, ns: u64) {
+    fn latency(&mut self, end_ns: i64, whose: Whose, kind: &'static str, name: &Arc<str>, ns: u64) {
         let cell = LatencyCell {
             second: end_ns.div_euclid(SECOND_NS),
-            session,
+            session: whose.session,
+            statement: whose.statement,
             kind,
             name: Arc::clone(name),
             bucket: bucket_of(ns),

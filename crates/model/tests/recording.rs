@@ -160,6 +160,8 @@ prop_compose! {
                 waker: String::new(),
                 migrated: n % 2 == 0,
                 priority: (n % 7 == 0).then_some(-1),
+                statement: n,
+                wait_statement: n ^ 1,
             }).collect(),
             spans: numbers.iter().map(|&(n, start_ns)| SpanRow {
                 session: SessionId(n),

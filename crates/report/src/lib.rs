@@ -175,7 +175,7 @@ pub use recent::{MoreTables, Recent};
 pub use report::{Options, Report, ReportError, report};
 pub use saturation::Saturation;
 pub use scan::Period;
-pub use sched::{OtherTask, Sched, SchedBuilder, SchedSums, SchedTask, SwitchLine, switches};
+pub use sched::{OtherTask, Sched, SchedBuilder, SchedStatement, SchedSums, SchedTask, SwitchLine, switches};
 pub use session_work::{SessionWork, sessions_work};
 pub use sessions::{SessionTime, SessionTotals, Sessions};
 pub use snapshot::{

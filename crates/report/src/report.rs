@@ -355,7 +355,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
     let sched = source.meta().scheduling.as_ref().map(|facts| {
         let mut sched = SchedBuilder::new(options.longest_delays);
         let scan = scan_latency(source, &mut dimensions, &options.filter, |row, is_selected| {
-            if is_selected {
+            if is_selected && options.filter.takes_statement(row.statement) {
                 sched.add_latency(row);
             }
         });
@@ -363,6 +363,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         latency_problems.extend(source.counters(|row| {
             if options.filter.takes_time(row.time)
                 && options.filter.takes_session(dimensions.session(row.session))
+                && options.filter.takes_statement(row.statement)
             {
                 sched.add_counter(row);
             }

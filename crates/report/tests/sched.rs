@@ -1,8 +1,10 @@
 //! Context switches: a few turns made by hand, of which every number can be checked with pencil and paper; and any turns at all.
 
 use dbtime_model::recording::{Clock, Meta, SCHEMA_VERSION, Scheduling};
-use dbtime_model::{BackendType, Rows, SessionId, SessionRow, State, Turn, Turns, Wait};
-use dbtime_report::{Filter, LatencyOptions, Options, Report, Source, json, latency, report, switches, text};
+use dbtime_model::{BackendType, Rows, SessionId, SessionRow, SessionState, State, Turn, Turns, Wait};
+use dbtime_report::{
+    Filter, LatencyOptions, Options, Report, SchedSums, Source, json, latency, report, switches, text,
+};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -34,6 +36,9 @@ fn turn(session: u64, at_ms: i64, wait_ms: u64, delay_ms: u64, run_ms: u64) -> T
         migrated: false,
         priority: Some(120),
         instead: Vec::new(),
+        statement: 0,
+        wait_statement: 0,
+        wait_session_state: SessionState::None,
     }
 }
 
@@ -102,6 +107,54 @@ fn by_hand() -> Source {
 
 fn answer(source: &Source, options: &Options) -> Report {
     report(source, options).expect("a report")
+}
+
+#[test]
+fn a_stay_off_cpu_is_of_the_statement_before_it_and_a_run_of_the_one_at_its_end() {
+    // A command comes and is executed; it waits inside, and goes on; it waits, and another one follows without a switch.
+    let of = |at_ms, (wait_ms, delay_ms, run_ms), before, end| Turn {
+        wait_statement: before,
+        statement: end,
+        ..turn(1, at_ms, wait_ms, delay_ms, run_ms)
+    };
+    let turns = vec![
+        of(20, (5, 3, 2), 0, 7),
+        of(30, (4, 1, 5), 7, 7),
+        of(50, (10, 2, 8), 7, 8),
+    ];
+    let sessions = vec![session(1, 11, BackendType::CLIENT, "postgres: a b", 0)];
+    let source = source(turns, sessions);
+    let sched = answer(&source, &Options::default()).sched.expect("switches");
+    let ms = |ns: u128| ns / u128::from(MS);
+    let times: Vec<_> = (sched.statements.iter())
+        .map(|of| {
+            let sums = &of.sums;
+            (
+                of.id,
+                [
+                    ms(sums.run.sum_ns()),
+                    ms(sums.delay.sum_ns()),
+                    ms(sums.off_cpu.sum_ns()),
+                ],
+            )
+        })
+        .collect();
+    assert_eq!(times, [(7, [7, 3, 17]), (8, [8, 0, 0]), (0, [0, 3, 8])]);
+    assert_eq!(sched.other_statements, SchedSums::default());
+    let only = |statement| Options {
+        filter: Filter {
+            statements: vec![statement],
+            ..Filter::default()
+        },
+        ..Options::default()
+    };
+    let of_seven = answer(&source, &only(7));
+    assert_eq!(ms(of_seven.db_time_ns()), 4 + 1 + 5 + 10 + 2 + 2);
+    let sched = of_seven.sched.expect("switches");
+    assert_eq!((ms(sched.total.run.sum_ns()), sched.total.switches), (7, 2));
+    assert_eq!(sched.longest.len(), 3);
+    let of_eight = answer(&source, &only(8)).sched.expect("switches");
+    assert_eq!(of_eight.longest.len(), 1);
 }
 
 #[test]

@@ -425,6 +425,8 @@ fn numbers_at_their_ends_overflow_nothing() {
                     waker: String::new(),
                     migrated: true,
                     priority: Some(end as i32),
+                    statement: end,
+                    wait_statement: n,
                 });
                 for kind in ["function", "syscall", "wait"] {
                     rows.spans.push(SpanRow {

@@ -19,7 +19,7 @@ use super::sched_skeleton::types::{
 };
 use crate::CollectError;
 use crate::clock::monotonic_ns;
-use crate::database::WaitSource;
+use crate::database::{Executing, WaitSource};
 
 /// Room for half a second of a million turns a second would be 100 MB; for what two busy CPUs do this is several seconds.
 const RING_BYTES: u32 = 16 << 20;
@@ -64,6 +64,10 @@ pub(crate) struct TurnEvent {
     pub(crate) delay_ns: u64,
     /// Number of the wait event in which it had left its CPU before; none when it could not be read.
     pub(crate) wait: Option<u32>,
+    /// What it executed then.
+    pub(crate) wait_executing: Executing,
+    /// The statement that it executes now; 0 = not known, or none.
+    pub(crate) statement: u64,
     pub(crate) was: LeftAs,
     pub(crate) is: LeftAs,
     pub(crate) priority: i32,
@@ -113,6 +117,9 @@ impl SchedPrograms {
             .open(&mut storage)
             .map_err(|e| failed("open", e))?;
         let cpus = libbpf_rs::num_possible_cpus().map_err(|e| failed("CPUs", e))?;
+        if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
+            constants.text_seed = fastrand::u64(..);
+        }
         open.maps
             .cpus
             .set_max_entries(cpus as u32)
@@ -211,11 +218,17 @@ impl SchedPrograms {
 
 fn source_to(source: WaitSource) -> dbt_wait_source {
     let whole = super::load::source_to(source);
-    // The same C struct: each skeleton has a Rust one of its own. The statement is not asked for.
+    // The same C struct: each skeleton has a Rust one of its own. Locks, comments and functions are not asked for.
     dbt_wait_source {
         kind: whole.kind,
         event: whole.event,
         on_cpu: whole.on_cpu,
+        statement: whole.statement,
+        statement_offset: whole.statement_offset,
+        state_offset: whole.state_offset,
+        process_offset: whole.process_offset,
+        text_offset: whole.text_offset,
+        since_offset: whole.since_offset,
         ..dbt_wait_source::default()
     }
 }
@@ -262,6 +275,11 @@ fn decode(bytes: &[u8]) -> Option<SchedEvent> {
                 run_ns: turn.run_ns,
                 delay_ns: turn.delay_ns,
                 wait: (turn.wait != NOT_READ).then_some(turn.wait),
+                wait_executing: Executing {
+                    statement: turn.wait_statement,
+                    session_state: turn.wait_session_state,
+                },
+                statement: turn.statement,
                 was: LeftAs {
                     raw: turn.wait_state,
                     in_iowait: is(WAIT_IN_IOWAIT),

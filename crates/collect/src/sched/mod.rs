@@ -6,15 +6,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dbtime_model::recording::{CollectorMeta, Cost, Meta, Note, SCHEMA_VERSION, Scheduling};
-use dbtime_model::{BackendType, Rows, Session, SessionId, State, SwitchRow, Turn, Turns, Wait};
+use dbtime_model::{
+    BackendType, Rows, Session, SessionId, SessionState, State, SwitchRow, Turn, Turns, Wait,
+};
 
 use crate::bpf::{LeftAs, NamedTask, SchedEvent, SchedPrograms, TurnEvent};
 use crate::clock::{Clock, monotonic_ns};
 use crate::collector::{Status, Target, database_of};
-use crate::database::{Database, Member, WaitNames};
+use crate::database::{Database, Member, Texts, WaitNames};
 use crate::latencies::Wakers;
 use crate::postgres::titles::Titles;
 use crate::session::{Role, off_cpu_state};
+use crate::statements::Statements;
 use crate::{CollectError, host, privilege, process};
 
 /// Turns that become a row of their own, at most, in a second: all are in the sums.
@@ -55,6 +58,8 @@ pub struct SwitchCollector {
     /// Pids of the sessions that are in `sessions`.
     pids: HashMap<SessionId, u32>,
     next_id: u64,
+    statements: Statements,
+    texts: Texts,
     wakers: Wakers,
     turns: Turns,
     /// The second that is counted, and turns that became a row in it.
@@ -68,11 +73,11 @@ pub struct SwitchCollector {
 }
 
 impl SwitchCollector {
-    /// Finds the target, loads the programs and takes up the sessions that exist.
+    /// Finds the target, loads the programs and takes up the sessions that exist. `texts`: what is kept of those of statements.
     ///
     /// # Errors
     /// Missing privileges or kernel features, no such server or session; the message says what to do.
-    pub fn start(target: &Target) -> Result<SwitchCollector, CollectError> {
+    pub fn start(target: &Target, texts: Texts) -> Result<SwitchCollector, CollectError> {
         privilege::check()?;
         let cpu_at_start_ns = host::process_cpu_ns();
         let database = database_of(target)?;
@@ -87,6 +92,8 @@ impl SwitchCollector {
             sessions: HashMap::new(),
             pids: HashMap::new(),
             next_id: 1,
+            statements: Statements::new(Instant::now()),
+            texts,
             wakers: Wakers::default(),
             turns: Turns::default(),
             kept: (0, 0),
@@ -248,6 +255,18 @@ impl SwitchCollector {
             (_, None) => Wait::not_read(),
             (_, Some(wait)) => self.names.decode(wait, live.session.backend_type.is_foreground()),
         };
+        let wait_session_state = self.names.session_state(event.wait_executing.session_state);
+        let waits_for_command = wait.idle && wait_session_state != SessionState::Active;
+        let wait_statement = match waits_for_command {
+            // It still has the id of its last statement, but executes none.
+            true => 0,
+            false => event.wait_executing.statement,
+        };
+        for statement in [wait_statement, event.statement] {
+            let text = || self.database.statement_text(event.pid, statement, self.texts);
+            self.statements
+                .see(statement, Instant::now(), &mut self.rows, text);
+        }
         let wait_state = state_of(event.was);
         let elapsed = event.time_ns.saturating_sub(event.since_ns);
         let time_ns = self.clock.wall_ns(event.time_ns);
@@ -295,6 +314,9 @@ impl SwitchCollector {
             migrated: event.moved,
             priority: Some(event.priority),
             instead,
+            statement: event.statement,
+            wait_statement,
+            wait_session_state,
         };
         let second = time_ns / 1_000_000_000;
         if self.kept.0 != second {

@@ -11,11 +11,11 @@ use clap::Args;
 use dbtime_collect::{Status, SwitchCollector};
 use dbtime_model::output::caller_of_sudo;
 use dbtime_model::recording::{Clock, Meta};
-use dbtime_model::{Rows, Session, SessionId};
+use dbtime_model::{Rows, Session, SessionId, StatementRow};
 use dbtime_report::{SchedBuilder, Source, SwitchLine, json, printable_lines, text};
 
 use crate::exit_code::NOTHING_RECORDED;
-use crate::options::{NewRecording, StopAfter, StreamFormat, TableFormat, TargetOptions};
+use crate::options::{NewRecording, ShownTexts, StopAfter, StreamFormat, TableFormat, TargetOptions};
 use crate::output::{self, ProgressLine, say};
 use crate::printer::{Printer, Stream};
 use crate::record::{Output, Part, Progress, Sink};
@@ -35,6 +35,9 @@ pub struct SchedArguments {
     /// Only the summary, not every switch
     #[arg(long)]
     summary: bool,
+    /// What becomes of the texts of statements
+    #[command(flatten)]
+    texts: ShownTexts,
     /// Number of longest scheduling delays to show in the summary
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
@@ -99,7 +102,7 @@ fn show_all(arguments: &SchedArguments, stop: &AtomicBool) -> anyhow::Result<End
         .as_deref()
         .map(output::new_place)
         .transpose()?;
-    let mut collector = SwitchCollector::start(&arguments.target.target())?;
+    let mut collector = SwitchCollector::start(&arguments.target.target(), arguments.texts.text.into())?;
     let meta = collector.meta();
     // From here on this thread takes what the kernel sends, and waits for nobody else.
     let sink = place
@@ -114,6 +117,7 @@ fn show_all(arguments: &SchedArguments, stop: &AtomicBool) -> anyhow::Result<End
         summary: SchedBuilder::new(arguments.top),
         pending: Rows::default(),
         sessions: HashMap::new(),
+        statements: Vec::new(),
         sink,
         printer: Printer::start(Stream::Output, MOST_TEXT).context("a thread that prints")?,
         line,
@@ -179,6 +183,7 @@ struct Shown {
     /// Not written yet.
     pending: Rows,
     sessions: HashMap<SessionId, Session>,
+    statements: Vec<StatementRow>,
     sink: Option<Sink>,
     /// Of standard output.
     printer: Printer,
@@ -195,6 +200,7 @@ impl Shown {
         let described = rows.sessions.iter().cloned().map(Session::from);
         self.sessions
             .extend(described.map(|session| (session.id, session)));
+        self.statements.extend(rows.statements.iter().cloned());
         if self.sink.is_some() {
             self.pending.append(rows);
         }
@@ -277,6 +283,7 @@ impl Shown {
             meta,
             Rows {
                 sessions,
+                statements: self.statements,
                 ..Rows::default()
             },
         );

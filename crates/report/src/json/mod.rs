@@ -31,7 +31,7 @@ use serde::Serialize;
 
 pub(crate) use commands::commands;
 pub(crate) use diff::place;
-pub(crate) use sched::{delays_by_event, sched_sums};
+pub(crate) use sched::{delays_by_event, sched_sums, sched_times};
 pub(crate) use stack_views::modules;
 pub(crate) use trace::{CallViewJson, IntervalViewJson, whole_microseconds};
 

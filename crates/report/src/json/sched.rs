@@ -56,6 +56,22 @@ pub(crate) fn sched_sums<S: Serializer>(sums: &SchedSums, to: S) -> Result<S::Ok
     numbers.serialize(to)
 }
 
+/// The times of them alone.
+pub(crate) fn sched_times<S: Serializer>(sums: &SchedSums, to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Times {
+        run_ns: u128,
+        off_cpu: TimesJson,
+        delay: TimesJson,
+    }
+    let times = Times {
+        run_ns: sums.run.sum_ns(),
+        off_cpu: times(&sums.off_cpu),
+        delay: times(&sums.delay),
+    };
+    times.serialize(to)
+}
+
 fn times(of: &Histogram) -> TimesJson {
     TimesJson {
         count: of.count(),

@@ -2,6 +2,7 @@
 //!
 //! Sums and quantiles come from the latencies, which hold every switch; single switches from those that were kept whole.
 
+mod statement;
 mod switch;
 mod task;
 
@@ -19,6 +20,8 @@ use crate::histogram::Histogram;
 use crate::load::Source;
 use crate::report::{ReportError, load};
 use crate::sums::percent;
+use statement::ByStatement;
+pub use statement::SchedStatement;
 pub use switch::SwitchLine;
 pub(crate) use switch::{priority as priority_words, task as task_words};
 pub use task::{SchedSums, SchedTask};
@@ -40,6 +43,11 @@ pub struct Sched {
     /// sum first.
     #[serde(serialize_with = "crate::json::delays_by_event")]
     pub by_event: Vec<(String, Histogram)>,
+    /// By what sessions executed, those that wanted a CPU the longest first; empty where no statement is known.
+    pub statements: Vec<SchedStatement>,
+    /// All statements that are not told apart, because there are too many.
+    #[serde(serialize_with = "crate::json::sched_times")]
+    pub other_statements: SchedSums,
     /// Who had the CPU during scheduling delays, the longest first.
     #[serde(rename = "ran_instead")]
     pub instead: Vec<OtherTask>,
@@ -97,6 +105,7 @@ pub struct SchedBuilder {
     top: usize,
     tasks: HashMap<SessionId, SchedSums>,
     by_event: HashMap<String, Histogram>,
+    by_statement: ByStatement,
     instead: BTreeMap<String, (u128, u128)>,
     wakers: BTreeMap<String, (u128, u128)>,
     longest: BinaryHeap<Reverse<Longest>>,
@@ -110,6 +119,7 @@ impl SchedBuilder {
             top,
             tasks: HashMap::new(),
             by_event: HashMap::new(),
+            by_statement: ByStatement::default(),
             instead: BTreeMap::new(),
             wakers: BTreeMap::new(),
             longest: BinaryHeap::new(),
@@ -119,26 +129,15 @@ impl SchedBuilder {
 
     /// Adds latencies of any kind.
     pub fn add_latency(&mut self, row: &LatencyRow) {
-        let histogram = match &*row.kind {
-            kind::WAIT => &mut self.tasks.entry(row.session).or_default().off_cpu,
-            kind::SCHED => {
-                add(self.by_event.entry(row.name.to_string()).or_default(), row);
-                &mut self.tasks.entry(row.session).or_default().delay
-            }
-            kind::RUN => {
-                let sums = self.tasks.entry(row.session).or_default();
-                sums.add_run(row);
-                &mut sums.run
-            }
+        match &*row.kind {
             kind::INSTEAD => return add_other_task(&mut self.instead, row),
-            kind::WAKER => {
-                let sums = self.tasks.entry(row.session).or_default();
-                sums.slept_ns += u128::from(row.sum_ns);
-                return add_other_task(&mut self.wakers, row);
-            }
+            kind::SCHED => add(self.by_event.entry(row.name.to_string()).or_default(), row),
+            kind::WAKER => add_other_task(&mut self.wakers, row),
+            kind::WAIT | kind::RUN => {}
             _ => return,
-        };
-        add(histogram, row);
+        }
+        self.tasks.entry(row.session).or_default().add_latency(row);
+        self.by_statement.add_latency(row);
     }
 
     /// Adds a counter of any name.
@@ -197,7 +196,10 @@ impl SchedBuilder {
         let seen_ns: u128 = self.instead.values().map(|(_, ns)| ns).sum();
         let slept_ns = self.wakers.values().map(|(_, ns)| ns).sum();
         let longest = self.longest.into_sorted_vec();
+        let (statements, other_statements) = self.by_statement.finish(dimensions);
         Sched {
+            statements,
+            other_statements,
             facts: facts.clone(),
             not_seen_ns: delay_ns.saturating_sub(seen_ns),
             tasks,
@@ -245,13 +247,15 @@ fn other_tasks(
     tasks
 }
 
-/// True when a switch is in the period and of the sessions.
+/// True when a switch is in the period, of the sessions, and of the statements, where it ended or where it began.
 fn takes(filter: &Filter, dimensions: &mut Dimensions, row: &SwitchRow) -> bool {
     let second = row
         .time_ns
         .div_euclid(1_000 * SECOND_US)
         .saturating_mul(SECOND_US);
-    filter.takes_time(second) && filter.takes_session(dimensions.session(row.session))
+    filter.takes_time(second)
+        && filter.takes_session(dimensions.session(row.session))
+        && (filter.takes_statement(row.statement) || filter.takes_statement(row.wait_statement))
 }
 
 /// Adds the switches of a recording; returns what could not be read.

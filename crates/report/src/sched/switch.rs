@@ -38,6 +38,12 @@ pub struct SwitchLine {
     /// Wait event in which it had left its CPU before.
     #[serde(flatten, serialize_with = "fields::wait")]
     pub wait: Wait,
+    /// What the session executed when it left its CPU; 0 = not known, or nothing.
+    #[serde(rename = "query", serialize_with = "fields::query_id")]
+    pub statement: u64,
+    /// What it executed when it had left its CPU before; 0 = not known, or nothing.
+    #[serde(rename = "wait_query", serialize_with = "fields::query_id")]
+    pub wait_statement: u64,
     /// Who ended its sleep; empty = nobody, or not known.
     #[serde(serialize_with = "fields::known")]
     pub waker: String,
@@ -80,6 +86,8 @@ impl SwitchLine {
             state: row.state,
             wait_state: row.wait_state,
             wait: Wait::event(&row.wait_class, &row.wait_event, false),
+            statement: row.statement,
+            wait_statement: row.wait_statement,
             waker: row.waker.clone(),
             migrated: row.migrated,
             priority: row.priority,

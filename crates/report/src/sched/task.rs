@@ -1,8 +1,10 @@
 //! Context switches of a task, added up.
 
+use dbtime_model::latency::kind;
 use dbtime_model::{BackendType, LatencyRow, Session, SessionId, State};
 use serde::Serialize;
 
+use super::add;
 use crate::fields;
 use crate::histogram::Histogram;
 
@@ -71,7 +73,21 @@ pub struct SchedSums {
 }
 
 impl SchedSums {
-    pub(super) fn add_run(&mut self, row: &LatencyRow) {
+    /// Adds a latency of any kind.
+    pub(super) fn add_latency(&mut self, row: &LatencyRow) {
+        match &*row.kind {
+            kind::WAIT => add(&mut self.off_cpu, row),
+            kind::SCHED => add(&mut self.delay, row),
+            kind::RUN => {
+                self.add_run(row);
+                add(&mut self.run, row);
+            }
+            kind::WAKER => self.slept_ns += u128::from(row.sum_ns),
+            _ => {}
+        }
+    }
+
+    fn add_run(&mut self, row: &LatencyRow) {
         if *row.name == *State::Runnable.as_str() {
             self.pushed_off += u128::from(row.count);
         }

@@ -4,16 +4,19 @@ use dbtime_model::recording::Clock;
 use dbtime_model::{State, Wait};
 
 use super::page::{Page, Table, percent};
+use crate::group::known_query_id;
 use crate::histogram::Histogram;
 use crate::number::{microseconds, milliseconds};
 use crate::printable::printable;
-use crate::sched::{OtherTask, Sched, SwitchLine, priority_words, task_words};
-use crate::sums;
+use crate::sched::{OtherTask, Sched, SchedSums, SwitchLine, priority_words, task_words};
+use crate::{statement_text, sums};
 
 /// Columns of a task in a line of a switch, as perf's.
 const TASK: usize = 30;
 /// Tasks, events and names that are shown one by one.
 const SHOWN: usize = 20;
+/// Characters of the text of a statement.
+const STATEMENT: usize = 40;
 /// Stands for what is not known.
 const UNKNOWN: &str = "?";
 
@@ -33,6 +36,7 @@ pub(super) fn render(sched: &Sched, clock: Clock, page: &mut Page) {
     runs(sched, page);
     delays(sched, page);
     events(sched, page);
+    statements(sched, page);
     instead(sched, page);
     wakers(sched, page);
     if !sched.longest.is_empty() {
@@ -193,6 +197,42 @@ fn events(sched: &Sched, page: &mut Page) {
     }
     page.table(&table);
     others(sched.by_event.len(), "wait events", page);
+}
+
+fn statements(sched: &Sched, page: &mut Page) {
+    if sched.statements.is_empty() {
+        return;
+    }
+    page.heading("Run time and scheduling delay by query (ms; quantiles in us)");
+    let columns = ["run", "delays", "sch delay", "p50", "p95", "p99", "max"];
+    let mut table = Table::new(&["query", "text"], &columns);
+    let mut row = |id: String, text: String, sums: &SchedSums| {
+        let delay = &sums.delay;
+        let mut cells = vec![
+            id,
+            text,
+            milliseconds(sums.run.sum_ns()),
+            delay.count().to_string(),
+        ];
+        cells.extend(delay_cells(delay));
+        table.row(cells);
+    };
+    for of in sched.statements.iter().take(SHOWN) {
+        let text = match of.id {
+            0 => "[none: waiting for a command, or parsing]".to_string(),
+            id => statement_text::cell(id, of.text.as_deref(), STATEMENT),
+        };
+        row(known_query_id(of.id).unwrap_or_default(), text, &of.sums);
+    }
+    if sched.other_statements != SchedSums::default() {
+        row(
+            String::new(),
+            "[too many to be told apart]".to_string(),
+            &sched.other_statements,
+        );
+    }
+    page.table(&table);
+    others(sched.statements.len(), "queries", page);
 }
 
 /// A wait event as elsewhere: in brackets what is none.
