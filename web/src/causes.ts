@@ -1,11 +1,11 @@
 // Who was waited for: blocked DB time of the chosen cells, along the chains that it was followed.
 
 import type { Recording } from "./data.ts";
-import type { Dimension, Filter } from "./filter.ts";
+import { type Dimension, type Filter, OF_CODE } from "./filter.ts";
 import { type Pairs, pairsOf } from "./pairs.ts";
 
 /** What is kept of the causes cannot be told apart by these. */
-const NOT_FOLLOWED: readonly Dimension[] = ["session_state", "function"];
+const NOT_FOLLOWED: readonly Dimension[] = ["session_state", ...OF_CODE];
 
 /** Those of them that are chosen. */
 export function notFollowed(filter: Filter): Dimension[] {

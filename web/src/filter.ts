@@ -1,7 +1,7 @@
 // Which cells count: the same words as on the command line, with the same meaning.
 
+import { keepFunctions, keepModules } from "./code_filter.ts";
 import type { Recording, SessionFact, Table, Wait } from "./data.ts";
-import { NO_NODE } from "./paths.ts";
 
 /** What can be chosen, in the order in which it is shown. */
 export const DIMENSIONS = [
@@ -18,6 +18,7 @@ export const DIMENSIONS = [
   "backend_type",
   "program",
   "function",
+  "module",
 ] as const;
 export type Dimension = (typeof DIMENSIONS)[number];
 
@@ -36,7 +37,11 @@ export const DIMENSION_NAMES: Record<Dimension, string> = {
   backend_type: "process",
   program: "program",
   function: "function",
+  module: "module",
 };
+
+/** Dimensions that only stacks tell apart. */
+export const OF_CODE: readonly Dimension[] = ["function", "module"];
 
 const FACTS: readonly SessionFact[] = ["user", "database", "application", "client", "backend_type", "program"];
 
@@ -44,7 +49,7 @@ export interface Filter {
   /** First second, and first one that does not count any more. */
   from: number | null;
   to: number | null;
-  /** Of one dimension one of the words, of several all; of functions all. */
+  /** Of one dimension one of the words, of several all; of functions and modules all. */
   words: Map<Dimension, string[]>;
 }
 
@@ -66,9 +71,9 @@ export function toggled(filter: Filter, dimension: Dimension, word: string): Fil
   return { ...filter, words };
 }
 
-/** The cells to look at: those with stacks when functions are chosen, else those with the finer windows. */
+/** The cells to look at: those with stacks when code is chosen, else those with the finer windows. */
 export function tableOf(of: Recording, filter: Filter): Table {
-  return filter.words.has("function") ? of.stacks : of.times;
+  return OF_CODE.some((dimension) => filter.words.has(dimension)) ? of.stacks : of.times;
 }
 
 /** Whether what is chosen tells sessions apart that the stacks do not. */
@@ -94,7 +99,10 @@ export function chosen(of: Recording, table: Table, filter: Filter, withTimes = 
   if (words.has("wait") || words.has("wait_class")) keep(takes, table.wait, waitsTaken(of.waits, filter));
   if (words.has("state")) keep(takes, table.state, flags(filter, "state", of.states, (state, word) => state.toLowerCase() === word.toLowerCase()));
   if (words.has("session_state")) keep(takes, table.session_state, flags(filter, "session_state", of.session_states, (state, word) => state === word));
-  if (words.has("function") && table.leaf) keep(takes, table.leaf, nodesTaken(of, filter));
+  if (table.leaf) {
+    keepFunctions(of, table, takes, words.get("function") ?? []);
+    keepModules(of, table, takes, words.get("module") ?? []);
+  }
   return takes;
 }
 
@@ -179,22 +187,6 @@ function waitsTaken(waits: Wait[], filter: Filter): Uint8Array {
     waits.forEach((wait, at) => {
       if (!classes.includes(wait.class_by_cpu)) taken[at] = 0;
     });
-  }
-  return taken;
-}
-
-/** Places in call paths on whose way from the root all of the functions are. */
-function nodesTaken(of: Recording, filter: Filter): Uint8Array {
-  const { callers, function_of } = of.paths;
-  const taken = new Uint8Array(function_of.length).fill(1);
-  for (const word of filter.words.get("function") ?? []) {
-    const isIt = Uint8Array.from(of.functions, (name) => (name === word ? 1 : 0));
-    const has = new Uint8Array(taken.length);
-    for (let node = 0; node < taken.length; node++) {
-      const caller = callers[node]!;
-      has[node] = isIt[function_of[node]!] || (caller !== NO_NODE && has[caller]) ? 1 : 0;
-      if (!has[node]) taken[node] = 0;
-    }
   }
   return taken;
 }

@@ -2,7 +2,7 @@
 
 import type { Latencies, Recording } from "./data.ts";
 import { period } from "./elapsed.ts";
-import { alikeTaken, choosesSessions, type Dimension, type Filter, inTime, isCalled, keep, noFilter } from "./filter.ts";
+import { alikeTaken, choosesSessions, type Dimension, type Filter, inTime, isCalled, keep, noFilter, OF_CODE } from "./filter.ts";
 import { Histogram, middle } from "./histogram.ts";
 import { pairsOf } from "./pairs.ts";
 
@@ -31,7 +31,7 @@ export function waysToGroup(of: Latencies, kind: number): LatencyBy[][] {
 export function notToldApart(of: Recording, kind: number, filter: Filter): Dimension[] {
   const { names } = of.latencies.kinds[kind]!;
   const told: Dimension[] = names === "wait" ? ["wait", "wait_class"] : names === "query" ? ["query"] : [];
-  const never: Dimension[] = ["wait", "wait_class", "query", "state", "session_state", "function"];
+  const never: Dimension[] = ["wait", "wait_class", "query", "state", "session_state", ...OF_CODE];
   return never.filter((dimension) => filter.words.has(dimension) && !told.includes(dimension));
 }
 

@@ -41,7 +41,7 @@ export class RecordingPage {
   private readonly database = make("div", { class: "database" });
   private readonly searchBox: SearchBox;
   private readonly stacksNote = make("p", { class: "note" });
-  private readonly sessionsNote = make("p", { class: "empty" }, "Functions are chosen, and this page is too full to have stacks by session: take the functions back to see sessions.");
+  private readonly sessionsNote = make("p", { class: "empty" }, "Functions or modules are chosen, and this page is too full to have stacks by session: take these choices back to see sessions.");
   private readonly sqlNote = make("p", { class: "empty" });
   private readonly ledgerView: LedgerView;
   private readonly timelineView: TimelineView;
@@ -51,7 +51,7 @@ export class RecordingPage {
   private readonly causesNote = make("p", { class: "note" });
   private readonly blockersTitle = make("h3", {}, "Sessions by the time that others waited for them");
   private readonly blockersNote = make("p", { class: "note" }, "A session that waits for a chain waits for each session in it, so 'waited for' does not sum to the total.");
-  private readonly modulesNote = make("p", { class: "note" }, "Programs, libraries and parts of the kernel. Time belongs to the known function that was called last; a sleep to who called the scheduler.");
+  private readonly modulesNote = make("p", { class: "note" }, "Programs, libraries and parts of the kernel. Time belongs to the known function that was called last; a sleep to who called the scheduler. A click on one chooses all that has its code anywhere on the way.");
   private readonly blockers;
   private readonly statements;
   private readonly sessions;
@@ -97,7 +97,7 @@ export class RecordingPage {
     this.statements = statementTable(of, whole, acts("sql", "query"));
     this.sessions = sessionTable(of, whole, acts("who", "session"));
     this.functions = functionTable(of, whole, acts("functions", "function"));
-    this.modules = moduleTable(of, whole, (order) => this.sorted("modules", order));
+    this.modules = moduleTable(of, whole, acts("modules", "module"));
     this.searchBox = new SearchBox((search) => {
       this.view = { ...this.view, search };
       this.address.replace();
@@ -312,9 +312,9 @@ export class RecordingPage {
     this.first.set(view.first);
     this.wholeStacks.set(view.areWhole);
     this.direction.set(view.icicle ? "top" : "bottom");
-    const notes = [this.otherTime(of.stacks, "Stacks are kept", "flame graph and functions are those")];
+    const notes = [this.otherTime(of.stacks, "Stacks are kept", "flame graph, functions and modules are those")];
     if (isFinerThanStacks(of, view.filter)) {
-      notes.push("Stacks are kept for all sessions of the same kind, user, database and application: flame graph and functions are those of all that are like the chosen ones.");
+      notes.push("Stacks are kept for all sessions of the same kind, user, database and application: flame graph, functions and modules are those of all that are like the chosen ones.");
     }
     this.stacksNote.textContent = notes.join(" ").trim();
     this.stacksNote.hidden = this.stacksNote.textContent === "";

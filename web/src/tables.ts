@@ -158,7 +158,7 @@ export function functionTable(of: Recording, whole: () => Whole, { isChosen, cho
   return new RankedTable<FunctionTime>("Functions by time in them", columns, "self", (row) => String(row.function), (row) => isChosen(name(row)), (row) => choose(name(row)), sorted);
 }
 
-export function moduleTable(of: Recording, whole: () => Whole, sorted: (order: Order | null) => void) {
+export function moduleTable(of: Recording, whole: () => Whole, { isChosen, choose, sorted }: Acts) {
   const name = (row: ModuleTime) => of.code_modules[row.module]!;
   const columns: Column<ModuleTime>[] = [
     { word: "self", name: of.are_times ? "self, s" : "self", number: (row) => row.self, text: (row) => cell(of, row.self) },
@@ -167,7 +167,7 @@ export function moduleTable(of: Recording, whole: () => Whole, sorted: (order: O
     { word: "total_share", name: "anywhere %", number: (row) => row.total, text: (row) => percent(row.total, whole().dbTime) },
     { word: "module", name: "module", text: (row) => oneLine(name(row)), isWide: true },
   ];
-  return new RankedTable<ModuleTime>("Modules by time in them", columns, "self", name, () => false, null, sorted);
+  return new RankedTable<ModuleTime>("Modules by time in them", columns, "self", name, (row) => isChosen(name(row)), (row) => choose(name(row)), sorted);
 }
 
 export function blockerTable(of: Recording, { isChosen, choose, sorted }: Acts) {

@@ -129,6 +129,7 @@ const ROWS = [
 const sums = (recorded, filter) => of.ledger(recorded, recorded.times, of.chosen(recorded, recorded.times, filter));
 const choose = (...words) => words.reduce((filter, [dimension, word]) => of.toggled(filter, dimension, word), of.noFilter());
 const ms = (ns) => ns / 1e6;
+const list = (length, one) => Array.from({ length }, (_, at) => one(at));
 const drawn = (recorded, takes, shape, sides) => new of.Flames(recorded, recorded.stacks).draw({ mode: "all", levels: [], first: "callers", areWhole: false, ...shape }, takes, sides);
 
 test("the ledger is in sections, and its sums are those of its rows", () => {
@@ -193,6 +194,53 @@ test("modules have the time of their code, and of what went through it", () => {
       ["kernel", 20, 20],
     ],
   );
+});
+
+test("a module that is chosen has the time that its row has anywhere, of several what has all of them", () => {
+  const recorded = recording(ROWS);
+  const dbTime = (...words) => ms(of.ledger(recorded, of.tableOf(recorded, choose(...words)), of.chosen(recorded, recorded.stacks, choose(...words))).sums[0]);
+  assert.equal(of.tableOf(recorded, choose(["module", "vfs"])), recorded.stacks);
+  assert.deepEqual(["postgres", "vfs", "kernel", "nothing", ""].map((name) => dbTime(["module", name])), [970, 400, 20, 0, 0]);
+  assert.equal(dbTime(["module", "postgres"], ["module", "vfs"]), 400);
+  assert.equal(dbTime(["module", "vfs"], ["module", "kernel"]), 0);
+  assert.equal(dbTime(["module", "vfs"], ["state", "sleep"]), 100);
+  assert.equal(dbTime(["module", "kernel"], ["function", "[preempted]"]), 20);
+});
+
+test("the time of modules is conserved, however paths and states lie", () => {
+  let seed = 5;
+  const below = (end) => (seed = (seed * 48_271) % 2_147_483_647) % end;
+  const [nodes, functions, names] = [60, 12, ["postgres", "libc", "ext4", "kernel"]];
+  const recorded = {
+    ...recording(list(400, (at) => [Math.floor(at / 200), below(2), below(2), below(4), below(nodes), 1 + below(50), below(3) === 0 ? IDLE : DB, below(4)])),
+    functions: list(functions, (at) => `f${at}`),
+    code_modules: names,
+    // The last serves all modules, and is nobody's.
+    code_of_functions: list(functions, (at) => (at === functions - 1 ? 0 : below(names.length + 1))),
+    paths: { callers: Int32Array.from(list(nodes, (at) => below(at + 1) - 1)), function_of: Uint32Array.from(list(nodes, () => below(functions))), begins: new Uint8Array(nodes) },
+    codeOnCpu: Uint32Array.from(list(nodes, () => below(names.length))),
+    codeOffCpu: Uint32Array.from(list(nodes, () => below(names.length))),
+  };
+  const table = recorded.stacks;
+  const modulesOf = (row) => {
+    const found = new Set([names[(table.state[row] < 2 ? recorded.codeOnCpu : recorded.codeOffCpu)[table.leaf[row]]]]);
+    for (let node = table.leaf[row]; node >= 0; node = recorded.paths.callers[node]) found.add(names[recorded.code_of_functions[recorded.paths.function_of[node]] - 1]);
+    return found;
+  };
+  const times = (filter) => new of.TimesByModule(recorded).times(table, of.chosen(recorded, table, filter));
+  const total = (filter, name) => times(filter).find(({ module }) => names[module] === name)?.total ?? 0;
+  const filters = [[], [["state", "sleep"]], [["user", "bob"], ["wait", "IO"]], [["module", "libc"]], [["function", "f3"]]];
+  for (const words of filters) {
+    for (const name of names) {
+      const both = choose(...words.filter(([, word]) => word !== name), ["module", name]);
+      const takes = of.chosen(recorded, table, both);
+      const sum = of.ledger(recorded, table, takes).sums[0];
+      assert.equal(sum, total(choose(...words), name), `${words} ${name}`);
+      assert.equal(sum, times(both).reduce((all, { self }) => all + self, 0), "each cell is somebody's");
+      const without = of.chosen(recorded, table, choose(...words));
+      for (let row = 0; row < table.rows; row++) assert.equal(takes[row], without[row] && modulesOf(row).has(name) ? 1 : 0, `${words} ${name} ${row}`);
+    }
+  }
 });
 
 test("stacks that are kept for sessions that are alike are those of all of them", () => {
@@ -341,7 +389,7 @@ test("events are grouped by what is chosen, and a heat map has each of them once
 
 test("a view is read as it is written", () => {
   const recorded = recording(ROWS);
-  const view = { ...of.usualView(recorded), filter: { ...choose(["wait", "a&b=c#d"], ["user", ""], ["function", "operator<<(é)"]), from: 100, to: 102 }, by: "query", mode: "off-cpu", levels: "query", first: "callees", areWhole: true, icicle: false, zoom: { from: 5, span: 12_345_678_901 }, search: "x y", orders: new Map([["who", { column: "user", isReversed: true }], ["functions", { column: "total", isReversed: false }]]), latency: { kind: "read", by: "name,source", of: ["IO:DataFileRead", ""] } };
+  const view = { ...of.usualView(recorded), filter: { ...choose(["wait", "a&b=c#d"], ["user", ""], ["function", "operator<<(é)"], ["module", "libc"], ["module", "[jit]"]), from: 100, to: 102 }, by: "query", mode: "off-cpu", levels: "query", first: "callees", areWhole: true, icicle: false, zoom: { from: 5, span: 12_345_678_901 }, search: "x y", orders: new Map([["who", { column: "user", isReversed: true }], ["functions", { column: "total", isReversed: false }]]), latency: { kind: "read", by: "name,source", of: ["IO:DataFileRead", ""] } };
   assert.deepEqual(of.read(recorded, `#${of.written(recorded, view)}`), view);
   const compared = { widths: "good", areWhole: true, icicle: false, zoom: { from: 1, span: 2 }, search: "é&", statement: "", orders: new Map([["paths", { column: "good", isReversed: true }]]) };
   assert.deepEqual(of.difference_view.read(`#${of.difference_view.written(compared)}`), compared);
