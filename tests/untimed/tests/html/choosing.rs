@@ -1,11 +1,13 @@
 //! What is chosen in a page: by clicks, by keys, in its address.
 
 use std::fs;
+use std::path::Path;
 
+use dbtime_tests::dbtime;
 use serde_json::{Value, json};
 
-use super::alike::assert_is_report;
-use super::browser::{keep, page_of, report, scratch, take};
+use super::alike::{Times, assert_is_report, cells, ns};
+use super::browser::{keep, page_of, plain, report, scratch, take};
 use super::made::recording;
 
 #[test]
@@ -149,6 +151,124 @@ fn who_was_waited_for_can_be_chosen_and_where_it_is_not_known_the_page_says_why(
     let empty = |sight: &Value| sight["causes"]["empty"].as_str().expect("text").to_string();
     assert!(empty(function).contains("not kept by function"), "{function}");
     assert!(empty(nobody).contains("Nothing of what is chosen"), "{nobody}");
+}
+
+/// Modules, and how the functions of their code begin in the recording.
+const CODE: [(&str, &str); 6] = [
+    ("postgres", "main"),
+    ("vfs", "vfs_"),
+    ("syscall", "entry_SYSCALL_64"),
+    ("sched", "preempt_schedule"),
+    ("[no stack]", "[no stack]"),
+    ("[no user stack]", "[no user stack]"),
+];
+
+/// DB time by wait event and state, of stacks that have code of all of these modules: by the recording's folded stacks.
+fn time_with(recording: &Path, modules: &[&str]) -> Times {
+    let folded = recording.with_extension("folded");
+    dbtime(&["flame", plain(recording), "-o", plain(&folded)]).expect_code(0);
+    let text = fs::read_to_string(folded).expect("text");
+    let mut sums = Times::new();
+    for line in text.lines() {
+        let (stack, ns) = line.rsplit_once(' ').expect("a stack and its time");
+        let names: Vec<&str> = stack.split(';').collect();
+        // Wait and state come before the functions.
+        let (cell, functions) = names.split_at(2);
+        let has = |beginning: &str| functions.iter().any(|name| name.starts_with(beginning));
+        let mut chosen = CODE.iter().filter(|(module, _)| modules.contains(module));
+        if chosen.all(|(_, beginning)| has(beginning)) {
+            *sums.entry(cell.join(" ")).or_default() += ns.parse::<u64>().expect("nanoseconds");
+        }
+    }
+    sums
+}
+
+/// DB time by wait event and state in the ledger of a page.
+fn ledger(sight: &Value) -> Times {
+    cells(&sight["ledger"], |row| {
+        let wait = row["wait"].as_str().expect("a name");
+        let states: Times = serde_json::from_value(row["states"].clone()).expect("states");
+        let of_wait = states
+            .into_iter()
+            .map(|(state, ns)| (format!("{wait} {state}"), ns));
+        of_wait.filter(|_| row["section"] == "db_time").collect()
+    })
+}
+
+#[test]
+fn a_module_is_chosen_by_its_row_and_its_time_is_that_of_its_code_anywhere() {
+    let home = scratch();
+    let recording = recording(&home, "");
+    let page = page_of(&recording, &[]);
+    let row = |module: &str| format!("#modules tbody tr[data-key='{module}']");
+    let mut steps = vec![json!({"see": true})];
+    for (module, _) in CODE {
+        steps.extend([
+            json!({"click": row(module)}),
+            json!({"see": true}),
+            json!({"back": true}),
+        ]);
+    }
+    steps.extend([
+        json!({"click": row("postgres")}),
+        json!({"click": row("vfs")}),
+        // Both rows are marked.
+        json!({"hover": format!("{}[aria-selected=true]", row("postgres"))}),
+        json!({"hover": format!("{}[aria-selected=true]", row("vfs"))}),
+        json!({"see": true}),
+        json!({"click": row("postgres")}),
+        json!({"see": true}),
+        json!({"click": ".chip"}),
+        json!({"see": true}),
+        json!({"go": "module=postgres&module=nothing"}),
+        json!({"see": true}),
+    ]);
+    let Some(sights) = take(&page, &steps.into()) else {
+        return;
+    };
+    let [whole, chosen @ .., both, one, none, nothing] = &sights[..] else {
+        panic!("{}", sights.len());
+    };
+    let all = report(&recording, &["--modules", "--top", "100000"]);
+    let modules = all["modules"].as_array().expect("modules");
+    assert_eq!((modules.len(), chosen.len()), (CODE.len(), CODE.len()));
+    for ((module, _), sight) in CODE.iter().zip(chosen) {
+        assert_eq!(
+            sight["chips"],
+            json!([format!("module {module}")]),
+            "a click chooses it"
+        );
+        let reported = modules.iter().find(|row| row["module"] == *module);
+        let anywhere = ns(&reported.expect("it is in the report")["total_ns"]);
+        assert_eq!(ns(&sight["db_time_ns"]), anywhere, "{module}: DB time");
+        assert_eq!(
+            ledger(sight),
+            time_with(&recording, &[module]),
+            "{module}: ledger"
+        );
+        let empty = |part: &str| sight[part]["empty"].as_str().expect("text").to_string();
+        assert!(
+            empty("causes").contains("not kept by module"),
+            "{}",
+            empty("causes")
+        );
+        assert!(
+            empty("latency").contains("not told apart by module"),
+            "{}",
+            empty("latency")
+        );
+    }
+    assert_eq!(both["fragment"], "#module=postgres&module=vfs");
+    assert_eq!(ledger(both), time_with(&recording, &["postgres", "vfs"]));
+    assert_eq!(one["fragment"], "#module=vfs", "a click takes it back");
+    assert_eq!(ledger(one), time_with(&recording, &["vfs"]));
+    assert_eq!((&none["chips"], ledger(none)), (&json!([]), ledger(whole)));
+    assert!(
+        nothing["summary"]
+            .as_str()
+            .is_some_and(|text| text.contains("no DB time in what is chosen")),
+        "{nothing}"
+    );
 }
 
 #[test]
