@@ -3,7 +3,7 @@
 import { type CausedWait, type CauseNode, type Causes, notFollowed } from "./causes.ts";
 import * as colours from "./colours.ts";
 import type { Recording } from "./data.ts";
-import { button, make } from "./dom.ts";
+import { button, make, more } from "./dom.ts";
 import { type Dimension, DIMENSION_NAMES, factOf, type Filter, isFiltered } from "./filter.ts";
 import type { Order } from "./ranked_table.ts";
 import { statementLabel } from "./timeline.ts";
@@ -87,7 +87,7 @@ export class CausesView {
     this.element.replaceChildren(summary, make("div", { class: "scroll" }, table));
     if (hidden > 0) {
       this.element.append(
-        button(`Show ${counted(hidden, "smaller row")}`, { class: "more" }, () => {
+        more(`Show ${counted(hidden, "smaller row")}`, `Not printed: ${counted(hidden, "smaller row")}.`, () => {
           this.showsAll = true;
           this.draw(causes, filter);
         }),

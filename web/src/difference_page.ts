@@ -5,7 +5,7 @@ import { amountOf, type Difference, PLACES, type PlaceKind, SIDES, signedOf } fr
 import { DifferenceLook } from "./difference_look.ts";
 import { counterTable, latencyChangeTable, placeTable, statementChangeTable, statementWord } from "./difference_tables.ts";
 import { type DifferenceTable, type DifferenceView, read, written } from "./difference_view.ts";
-import { choice, make, section, Tip, toggle } from "./dom.ts";
+import { choice, hint, make, section, Tip, toggle } from "./dom.ts";
 import { Flames } from "./flame.ts";
 import { FlameView } from "./flame_view.ts";
 import type { Order } from "./ranked_table.ts";
@@ -87,7 +87,7 @@ export class DifferencePage {
   private total(): HTMLElement {
     const { good, bad, difference, percent } = this.of.diff.db_time;
     const line = make("p", { id: "db-time" }, make("strong", {}, `DB time per ${this.of.diff.per}: ${amountOf(this.of, good)} in GOOD, ${amountOf(this.of, bad)} in BAD`));
-    line.append(`, ${signedOf(this.of, difference)} (${percent < 0 ? "−" : "+"}${Math.abs(percent).toFixed(1)} % of the larger). A click on a row lights up its frames in the flame graph.`);
+    line.append(`, ${signedOf(this.of, difference)} (${percent < 0 ? "−" : "+"}${Math.abs(percent).toFixed(1)} % of the larger).`, hint(" A click on a row lights up its frames in the flame graph."));
     return line;
   }
 
@@ -102,7 +102,10 @@ export class DifferencePage {
   }
 
   private whyNoStatements(): HTMLElement {
-    return this.emptyUnless(this.of.diff.statements_per !== null, "Which SQL is not known: one of the recordings does not tell to which statements time belongs.", `Per ${this.of.diff.statements_per}. A click shows where in its ledger.`);
+    const areKnown = this.of.diff.statements_per !== null;
+    const line = this.emptyUnless(areKnown, "Which SQL is not known: one of the recordings does not tell to which statements time belongs.", `Per ${this.of.diff.statements_per}.`);
+    if (areKnown) line.append(hint(" A click shows where in its ledger."));
+    return line;
   }
 
   private emptyUnless(isThere: boolean, why: string, otherwise = ""): HTMLElement {

@@ -7,7 +7,7 @@ import { callTable, functionTable, intervalTable, layerTable, sampledTable } fro
 import { DiveTree } from "./dive_tree.ts";
 import { DiveTreeView } from "./dive_tree_view.ts";
 import { type DiveTable, type DiveView, LEVELS, type Levels, read, turned, written } from "./dive_view.ts";
-import { button, choice, make, section } from "./dom.ts";
+import { button, choice, hint, make, section } from "./dom.ts";
 import type { Order } from "./ranked_table.ts";
 import { SearchBox } from "./search_box.ts";
 import { counted, duration, milliseconds, oneLine, percent, shown } from "./words.ts";
@@ -78,7 +78,7 @@ export class DivePage {
       make("div", { class: "top" }, this.chips, trust),
       section("calls", "Which calls, and how long?", ...this.calls()),
       section("tree", "What did they do?", this.about(), ...limits.map((line) => make("p", { class: "note" }, shown(line))), make("div", { class: "tools" }, this.search.element, this.levels.element), this.status, this.treeView.element),
-      section("functions", "Which functions?", make("p", { class: "note" }, "Whoever called them, in interrupts too; recursion counts once. A click lights one up in the tree."), this.functions.element),
+      section("functions", "Which functions?", make("p", { class: "note" }, "Whoever called them, in interrupts too; recursion counts once.", hint(" A click lights one up in the tree.")), this.functions.element),
       ...(of.samples ? [section("samples", "What was found in between?", ...this.samples(of.samples.line, of.samples.own))] : []),
       make("footer", {}, `Written by dbtime ${of.dbtime}. Nothing of this page comes from a network, or goes there. ${this.leftOut()}`),
     );
@@ -106,7 +106,7 @@ export class DivePage {
   }
 
   private about(): HTMLElement {
-    return make("p", { class: "note" }, "All calls merged. Total: with all that was called; self: on a CPU in the function itself. Arrow keys go through the tree, open and close; * opens all of one level.");
+    return make("p", { class: "note" }, "All calls merged. Total: with all that was called; self: on a CPU in the function itself.", hint(" Arrow keys go through the tree, open and close; * opens all of one level."));
   }
 
   private samples(line: string, own: number): Node[] {

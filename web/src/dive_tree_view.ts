@@ -4,7 +4,7 @@ import type { DiveColumn } from "./dive_columns.ts";
 import type { Dive } from "./dive_data.ts";
 import type { DiveTree, TreeRow } from "./dive_tree.ts";
 import { NO_NODE } from "./paths.ts";
-import { button, make } from "./dom.ts";
+import { button, make, more } from "./dom.ts";
 import type { Order } from "./ranked_table.ts";
 import { duration, oneLine } from "./words.ts";
 
@@ -28,7 +28,7 @@ export class DiveTreeView {
   private readonly box = make("div", { class: "treebox" });
   private readonly head = make("tr");
   private readonly body = make("tbody");
-  private readonly more = make("p", { class: "more" });
+  private readonly more = make("div");
   private rows: TreeRow[] = [];
   private places = new Map<number, number>();
   private isOpen: (node: number) => boolean = () => false;
@@ -124,7 +124,7 @@ export class DiveTreeView {
     this.more.replaceChildren();
     if (hidden <= 0) return;
     const step = Math.min(hidden, MOST_SHOWN);
-    this.more.append(button(`Show ${step} more of ${this.rows.length} rows`, {}, () => this.extend(this.shown + step)));
+    this.more.append(more(`Show ${step} more of ${this.rows.length} rows`, `Not printed: ${hidden} of ${this.rows.length} rows.`, () => this.extend(this.shown + step)));
   }
 
   /** Draws so many rows. */

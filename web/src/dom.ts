@@ -26,6 +26,16 @@ export function button(text: Child, attributes: Record<string, string>, act: () 
   return element;
 }
 
+/** A button that shows what there is more, and what stands there on paper. */
+export function more(text: string, onPaper: string, act: () => void): HTMLElement {
+  return make("p", { class: "more" }, button(text, {}, act), make("span", { class: "paper" }, onPaper));
+}
+
+/** What is of use on a screen only. */
+export function hint(text: string): HTMLElement {
+  return make("span", { class: "hint" }, text);
+}
+
 /** A choice of one of several, with a label. */
 export function choice<T extends string>(label: string, values: readonly T[], names: (value: T) => string, act: (value: T) => void) {
   const select = make("select", {}, ...values.map((value) => make("option", { value }, names(value))));
@@ -39,6 +49,9 @@ export function toggle(label: string, act: (isOn: boolean) => void) {
   box.addEventListener("change", () => act(box.checked));
   return { element: make("label", { class: "choice" }, box, ` ${label}`), set: (isOn: boolean) => (box.checked = isOn) };
 }
+
+/** Pixels of a CSS pixel on paper, at least. */
+const PAPER_RATIO = 2;
 
 /** A canvas as wide as its place, drawn anew when that or the colours of the page change. */
 export class Canvas {
@@ -55,6 +68,11 @@ export class Canvas {
       draw();
     }).observe(this.element);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+    // Paper has another width, and is never dark. No observer says so in time.
+    matchMedia("print").addEventListener("change", () => {
+      this.width = this.element.getBoundingClientRect().width;
+      draw();
+    });
   }
 
   /** Its drawing context, in CSS pixels, cleared; null where there is nothing to draw on. */
@@ -62,7 +80,7 @@ export class Canvas {
     const { element, width } = this;
     const context = element.getContext("2d");
     if (width === 0 || !context) return null;
-    const ratio = window.devicePixelRatio || 1;
+    const ratio = Math.max(window.devicePixelRatio || 1, matchMedia("print").matches ? PAPER_RATIO : 0);
     const [across, down] = [Math.round(width * ratio), Math.round(height * ratio)];
     if (element.style.height !== `${height}px`) element.style.height = `${height}px`;
     if (element.width !== across) element.width = across;

@@ -2,7 +2,7 @@
 
 import * as colours from "./colours.ts";
 import { DB_TIME, IN_TRANSACTION, type Recording } from "./data.ts";
-import { button, make } from "./dom.ts";
+import { button, make, more } from "./dom.ts";
 import type { Dimension } from "./filter.ts";
 import { databaseView, type Ledger, type LedgerRow, SECTION_WORDS, SECTIONS } from "./ledger.ts";
 import { amount, cell, oneLine, percent } from "./words.ts";
@@ -27,8 +27,9 @@ export class LedgerView {
     const shown = this.showsAll ? dbTime : dbTime.slice(0, SHOWN);
     this.element.replaceChildren(this.matrix("Where DB time went", states, shown, ledger));
     if (shown.length < dbTime.length) {
+      const hidden = dbTime.length - shown.length;
       this.element.append(
-        button(`Show ${dbTime.length - shown.length} more wait events`, { class: "more" }, () => {
+        more(`Show ${hidden} more wait events`, `Not printed: ${hidden} of ${dbTime.length} wait events.`, () => {
           this.showsAll = true;
           this.draw(ledger);
         }),

@@ -1,7 +1,7 @@
 // A table that can be sorted, whose rows can be chosen. While the pointer or the focus is in it, rows stay where they are: their numbers
 // change, their order does not. By what it is sorted is the page's to keep.
 
-import { button, make } from "./dom.ts";
+import { button, make, more } from "./dom.ts";
 
 export interface Column<Row> {
   /** What stands for it in the address of the page. */
@@ -27,7 +27,7 @@ export class RankedTable<Row> {
   readonly element = make("div", { class: "ranked" });
   private readonly head = make("tr");
   private readonly body = make("tbody");
-  private readonly more = make("p", { class: "more" });
+  private readonly more = make("div");
   private rows = new Map<string, Row>();
   private order: string[] = [];
   private sort: number;
@@ -137,7 +137,7 @@ export class RankedTable<Row> {
     if (hidden > 0) {
       const step = Math.min(hidden, 100);
       this.more.append(
-        button(`Show ${step} more of ${this.order.length}`, {}, () => {
+        more(`Show ${step} more of ${this.order.length}`, `Not printed: ${hidden} of ${this.order.length}.`, () => {
           this.shown += step;
           this.draw();
         }),

@@ -4,7 +4,7 @@ import { Address } from "./address.ts";
 import { Chains, notFollowed } from "./causes.ts";
 import { CausesView } from "./causes_view.ts";
 import { DB_TIME, type Recording } from "./data.ts";
-import { button, choice, make, section, shownOnce, Tip, toggle } from "./dom.ts";
+import { button, choice, hint, make, section, shownOnce, Tip, toggle } from "./dom.ts";
 import { elapsedNs } from "./elapsed.ts";
 import { chosen, DIMENSION_NAMES, DIMENSIONS, type Dimension, type Filter, isFiltered, isFinerThanStacks, noFilter, tableOf, toggled } from "./filter.ts";
 import { type Flame, Flames, MODES } from "./flame.ts";
@@ -51,7 +51,7 @@ export class RecordingPage {
   private readonly causesNote = make("p", { class: "note" });
   private readonly blockersTitle = make("h3", {}, "Sessions by the time that others waited for them");
   private readonly blockersNote = make("p", { class: "note" }, "A session that waits for a chain waits for each session in it, so 'waited for' does not sum to the total.");
-  private readonly modulesNote = make("p", { class: "note" }, "Programs, libraries and parts of the kernel. Time belongs to the known function that was called last; a sleep to who called the scheduler. A click on one chooses all that has its code anywhere on the way.");
+  private readonly modulesNote = make("p", { class: "note" }, "Programs, libraries and parts of the kernel. Time belongs to the known function that was called last; a sleep to who called the scheduler.", hint(" A click on one chooses all that has its code anywhere on the way."));
   private readonly blockers;
   private readonly statements;
   private readonly sessions;
@@ -127,7 +127,7 @@ export class RecordingPage {
       make("header", {}, make("h1", {}, shown(what ?? "")), ...how.map((line) => make("p", {}, shown(line)))),
       make("div", { class: "top" }, this.chips, trust),
       section("ledger", "Where did the time go?", this.summary, this.sentences, make("div", { class: "side" }, this.ledgerView.element, this.database)),
-      section("when", "When was it?", make("p", { class: "hint" }, of.are_times ? "Average active sessions. " : "Per second. ", "Drag to choose a time, click to choose what."), this.by.element, this.timelineView.element),
+      section("when", "When was it?", make("p", { class: "note" }, of.are_times ? "Average active sessions. " : "Per second. ", hint("Drag to choose a time, click to choose what.")), this.by.element, this.timelineView.element),
       section("waited", "Who was waited for?", this.causesNote, this.causesView.element, this.blockersTitle, this.blockersNote, this.blockers.element),
       section("code", "In which code?", make("div", { class: "tools" }, this.searchBox.element, this.mode.element, this.levels.element, this.first.element, this.direction.element, this.wholeStacks.element), this.stacksNote, this.flameView.element),
       section("sql", "Which SQL?", this.sqlNote, this.statements.element),
@@ -343,7 +343,7 @@ export class RecordingPage {
       }
     }
     if (chips.length > 1) chips.push(button("Show all", { class: "all" }, () => this.choose(noFilter())));
-    if (chips.length === 0) chips.push(make("span", { class: "hint" }, "All of it is shown. A click on anything chooses it; / searches the flame graph."));
+    if (chips.length === 0) chips.push(hint("All of it is shown. A click on anything chooses it; / searches the flame graph."));
     this.chips.replaceChildren(...chips);
   }
 
