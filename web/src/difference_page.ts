@@ -174,7 +174,7 @@ export class DifferencePage {
       const tone = cell.difference > 0 ? "worse" : cell.difference < 0 ? "better" : "";
       return make("tr", {}, make("th", { scope: "row" }, oneLine(of.places.of_statements[at]?.[n] ?? "")), numberCell(amountOf(of, cell.good)), numberCell(amountOf(of, cell.bad)), numberCell(signedOf(of, cell.difference), tone));
     });
-    this.statementCells.append(make("h3", {}, "The ledger of the statement that is chosen"), make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows))));
+    this.statementCells.append(make("h3", {}, "The ledger of the statement that is chosen"), make("div", { class: "scroll" }, make("table", {}, make("caption", { class: "unseen" }, "The ledger of the statement that is chosen"), make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows))));
   }
 }
 

@@ -155,7 +155,7 @@ function histogramTable(of: Histogram): HTMLTableElement {
   const buckets = of.powersOfTwo();
   const largest = Math.max(...buckets.map(({ count }) => count));
   const names = ["from us", "to us", "events", "% events", "", "mean", "time, s", "% time", ""];
-  const head = make("tr", {}, ...names.map((name) => make("th", { scope: "col", class: name === "" ? "part-of" : "number" }, name)));
+  const head = make("tr", {}, ...names.map((name) => make("th", name === "" ? { class: "part-of", "aria-hidden": "true" } : { scope: "col", class: "number" }, name)));
   const rows = buckets.map(({ from_us, to_us, count, sum }) => {
     const row = make("tr", {}, cell(String(from_us)), cell(String(to_us)), cell(count.toLocaleString("en")), cell(percent(count, of.count)), bar(count / largest, "events"));
     row.append(cell(count > 0 ? duration(Math.floor(sum / count)) : "–"), cell(count > 0 ? seconds(sum) : "–"), cell(percent(sum, of.sum)), bar(of.sum > 0 ? sum / of.sum : 0, "time"));
@@ -164,5 +164,5 @@ function histogramTable(of: Histogram): HTMLTableElement {
     row.dataset.ns = String(sum);
     return row;
   });
-  return make("table", { class: "histogram" }, make("caption", { class: "unseen" }, counted(buckets.length, "bucket")), make("thead", {}, head), make("tbody", {}, ...rows));
+  return make("table", { class: "histogram" }, make("caption", { class: "unseen" }, `Events by how long they took, in ${counted(buckets.length, "bucket")}`), make("thead", {}, head), make("tbody", {}, ...rows));
 }

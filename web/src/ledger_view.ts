@@ -59,7 +59,7 @@ export class LedgerView {
       {},
       make("th", { scope: "col" }, "wait event"),
       make("th", { scope: "col", class: "number" }, "total"),
-      make("th", { scope: "col", class: "number" }, isDbTime ? "%" : ""),
+      isDbTime ? make("th", { scope: "col", class: "number" }, "%") : null,
       ...states.map((state) => {
         const word = this.of.states[state]!;
         const mark = make("i", { class: "swatch", "aria-hidden": "true" });
@@ -96,7 +96,7 @@ export class LedgerView {
     line.dataset.ns = String(row.total);
     line.dataset.mix = row.mix ?? "";
     line.append(make("td", { class: "number" }, cell(this.of, row.total)));
-    line.append(make("td", { class: "number" }, isDbTime ? percent(row.total, ledger.sums[DB_TIME]!) : ""));
+    if (isDbTime) line.append(make("td", { class: "number" }, percent(row.total, ledger.sums[DB_TIME]!)));
     for (const state of states) {
       const ns = row.ns[state]!;
       const word = this.of.states[state]!;
@@ -148,13 +148,15 @@ export function drawDatabaseView(of: Recording, ledger: Ledger, into: HTMLElemen
     make("div", { class: "bar" }, part(view.cpu, "cpu"), part(view.wait - view.doubleCounted, "wait"), part(view.doubleCounted, "twice")),
     make("div", { class: "bar" }, part(view.dbTime, "dbtime")),
   );
-  const table = make("table", { class: "steps" });
+  const head = ["step", of.are_times ? "time, s" : of.unit, "% of DB time"].map((name, at) => make("th", { scope: "col", class: at > 0 ? "number" : "" }, name));
+  const body = make("tbody");
+  const table = make("table", { class: "steps" }, make("caption", { class: "unseen" }, "From what the database says to what happened"), make("thead", {}, make("tr", {}, ...head)), body);
   const line = (words: string, ns: number, kind: string, sign = "") => {
     const row = make("tr", { class: kind }, make("th", { scope: "row" }, words));
     row.append(make("td", { class: "number" }, `${ns === 0 ? "" : sign}${cell(of, Math.abs(ns))}`));
-    row.append(make("td", { class: "number" }, ns === 0 ? "" : `${sign}${percent(Math.abs(ns), view.dbTime)}${view.dbTime > 0 ? " %" : ""}`));
+    row.append(make("td", { class: "number" }, ns === 0 ? "" : `${sign}${percent(Math.abs(ns), view.dbTime)}`));
     row.dataset.ns = String(ns);
-    table.append(row);
+    body.append(row);
   };
   line("CPU the database counts (getrusage)", view.cpu, "of-cpu");
   line("Time inside wait events", view.wait, "of-wait", "+");

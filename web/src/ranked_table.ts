@@ -44,9 +44,11 @@ export class RankedTable<Row> {
     /** Without it nothing can be chosen. */
     private readonly choose: ((row: Row) => void) | null,
     private readonly sorted: (order: Order | null) => void,
+    canChooseSeveral = false,
   ) {
     this.sort = this.place(usual);
-    const table = make("table", {}, make("caption", { class: "unseen" }, name), make("thead", {}, this.head), this.body);
+    // Only of a grid is it told which rows are chosen.
+    const table = make("table", choose ? { role: "grid", "aria-multiselectable": String(canChooseSeveral) } : {}, make("caption", { class: "unseen" }, name), make("thead", {}, this.head), this.body);
     this.element.append(make("div", { class: "scroll" }, table), this.more);
     const hold = (isHeld: boolean) => () => {
       this.isHeld = isHeld;

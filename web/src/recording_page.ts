@@ -36,6 +36,8 @@ export class RecordingPage {
   private isEmptyByFilter = false;
   private readonly tip = new Tip();
   private readonly chips = make("div", { class: "chips", role: "group", "aria-label": "What is chosen" });
+  /** The same in words, for who hears the page. */
+  private readonly said = make("p", { class: "unseen", role: "status" });
   private readonly summary = make("p", { class: "summary", role: "status" });
   private readonly sentences = make("div", { class: "sentences" });
   private readonly database = make("div", { class: "database" });
@@ -125,7 +127,7 @@ export class RecordingPage {
     trust.append(make("ul", {}, ...of.quality.slice(1).map((line) => make("li", {}, shown(line)))));
     into.replaceChildren(
       make("header", {}, make("h1", {}, shown(what ?? "")), ...how.map((line) => make("p", {}, shown(line)))),
-      make("div", { class: "top" }, this.chips, trust),
+      make("div", { class: "top" }, this.chips, this.said, trust),
       section("ledger", "Where did the time go?", this.summary, this.sentences, make("div", { class: "side" }, this.ledgerView.element, this.database)),
       section("when", "When was it?", make("p", { class: "note" }, of.are_times ? "Average active sessions. " : "Per second. ", hint("Drag to choose a time, click to choose what.")), this.by.element, this.timelineView.element),
       section("waited", "Who was waited for?", this.causesNote, this.causesView.element, this.blockersTitle, this.blockersNote, this.blockers.element),
@@ -327,9 +329,11 @@ export class RecordingPage {
   private drawChips(): void {
     const { filter } = this.view;
     const chips: HTMLElement[] = [];
+    const words: string[] = [];
     const chip = (what: string, value: string, remove: () => void) => {
       const short = value.length > LONGEST_CHIP ? `${value.slice(0, LONGEST_CHIP - 1)}…` : value;
       const text = make("span", {}, make("b", {}, what), " ", short);
+      words.push(`${what} ${short}`);
       chips.push(button(text, { class: "chip", "aria-label": `Remove ${what} ${value}`, title: "Remove" }, remove));
     };
     if (filter.from !== null || filter.to !== null) {
@@ -342,6 +346,7 @@ export class RecordingPage {
         chip(DIMENSION_NAMES[dimension], this.valueOf(dimension, word), () => this.toggle([[dimension, word]]));
       }
     }
+    this.said.textContent = words.length > 0 ? `Chosen: ${words.join("; ")}.` : "All of it is shown.";
     if (chips.length > 1) chips.push(button("Show all", { class: "all" }, () => this.choose(noFilter())));
     if (chips.length === 0) chips.push(hint("All of it is shown. A click on anything chooses it; / searches the flame graph."));
     this.chips.replaceChildren(...chips);

@@ -121,7 +121,7 @@ export function statementTable(of: Recording, whole: () => Whole, { isChosen, ch
     { word: "statement", name: "statement", text: (row) => statementLabel(of, row.statement), isWide: true },
     { word: "query", name: "query", text: (row) => of.statements[row.statement]!.sql_id ?? (query(row) === "0" ? "" : query(row)) },
   ];
-  return new RankedTable<StatementTime>("Statements by DB time", columns, "db_time", query, (row) => isChosen(query(row)), (row) => choose(query(row)), sorted);
+  return new RankedTable<StatementTime>("Statements by DB time", columns, "db_time", query, (row) => isChosen(query(row)), (row) => choose(query(row)), sorted, true);
 }
 
 export function sessionTable(of: Recording, whole: () => Whole, { isChosen, choose, sorted }: Acts) {
@@ -142,7 +142,7 @@ export function sessionTable(of: Recording, whole: () => Whole, { isChosen, choo
     ...(of.knows_database ? FACTS : (["program"] as const)).map(fact),
     { word: "background", name: "background", number: ofServer, text: (row) => cell(of, ofServer(row)) },
   ];
-  return new RankedTable<SessionTime>("Sessions by DB time", columns, "db_time", (row) => String(row.session), (row) => isChosen(pid(row)), (row) => choose(pid(row)), sorted);
+  return new RankedTable<SessionTime>("Sessions by DB time", columns, "db_time", (row) => String(row.session), (row) => isChosen(pid(row)), (row) => choose(pid(row)), sorted, true);
 }
 
 export function functionTable(of: Recording, whole: () => Whole, { isChosen, choose, sorted }: Acts) {
@@ -155,7 +155,7 @@ export function functionTable(of: Recording, whole: () => Whole, { isChosen, cho
     { word: "function", name: "function", text: (row) => oneLine(name(row)) + (of.kernel[row.function] ? " [k]" : ""), isWide: true },
     { word: "module", name: "module", text: (row) => oneLine(of.names_of_modules[of.modules[row.function]!]!) },
   ];
-  return new RankedTable<FunctionTime>("Functions by time in them", columns, "self", (row) => String(row.function), (row) => isChosen(name(row)), (row) => choose(name(row)), sorted);
+  return new RankedTable<FunctionTime>("Functions by time in them", columns, "self", (row) => String(row.function), (row) => isChosen(name(row)), (row) => choose(name(row)), sorted, true);
 }
 
 export function moduleTable(of: Recording, whole: () => Whole, { isChosen, choose, sorted }: Acts) {
@@ -167,7 +167,7 @@ export function moduleTable(of: Recording, whole: () => Whole, { isChosen, choos
     { word: "total_share", name: "anywhere %", number: (row) => row.total, text: (row) => percent(row.total, whole().dbTime) },
     { word: "module", name: "module", text: (row) => oneLine(name(row)), isWide: true },
   ];
-  return new RankedTable<ModuleTime>("Modules by time in them", columns, "self", name, (row) => isChosen(name(row)), (row) => choose(name(row)), sorted);
+  return new RankedTable<ModuleTime>("Modules by time in them", columns, "self", name, (row) => isChosen(name(row)), (row) => choose(name(row)), sorted, true);
 }
 
 export function blockerTable(of: Recording, { isChosen, choose, sorted }: Acts) {
@@ -184,5 +184,5 @@ export function blockerTable(of: Recording, { isChosen, choose, sorted }: Acts) 
     { word: "waiters", name: "waiters", number: (row) => row.waiters.size, text: (row) => String(row.waiters.size) },
     ...facts,
   ];
-  return new RankedTable<Blocker>("Sessions by the time that others waited for them", columns, "waited_for", (row) => String(row.session), (row) => isChosen(pid(row)), (row) => choose(pid(row)), sorted);
+  return new RankedTable<Blocker>("Sessions by the time that others waited for them", columns, "waited_for", (row) => String(row.session), (row) => isChosen(pid(row)), (row) => choose(pid(row)), sorted, true);
 }

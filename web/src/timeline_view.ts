@@ -92,15 +92,15 @@ export class TimelineView {
 
   /** The same in numbers, inside of the canvas: for who hears the page. */
   private table(timeline: Timeline): HTMLTableElement {
-    const head = make("tr", {}, make("th", {}, "time"), ...timeline.values.map((value) => make("th", {}, value.label)));
+    const head = make("tr", {}, make("th", { scope: "col" }, "time"), ...timeline.values.map((value) => make("th", { scope: "col" }, value.label)));
     const rows = timeline.rates.map((rates, bucket) => {
       const begin = timeline.bounds[bucket]![0];
       const cells = timeline.values.map((_, value) => make("td", {}, rates ? rates[value]!.toFixed(3) : "nothing recorded"));
-      const row = make("tr", {}, make("th", {}, clockTime(this.of, begin / 1e6)), ...cells);
+      const row = make("tr", {}, make("th", { scope: "row" }, clockTime(this.of, begin / 1e6)), ...cells);
       row.dataset.us = String(begin);
       return row;
     });
-    return make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows));
+    return make("table", {}, make("caption", {}, `${this.of.are_times ? "Average active sessions" : "Per second"}, by bucket`), make("thead", {}, head), make("tbody", {}, ...rows));
   }
 
   private get top(): number {
