@@ -9,6 +9,7 @@ import { elapsedNs } from "./elapsed.ts";
 import { chosen, DIMENSION_NAMES, DIMENSIONS, type Dimension, type Filter, isFiltered, isFinerThanStacks, noFilter, tableOf, toggled } from "./filter.ts";
 import { type Flame, Flames, MODES } from "./flame.ts";
 import { FlameView } from "./flame_view.ts";
+import { keepingFocus } from "./focus.ts";
 import { TimesByFunction } from "./functions.ts";
 import { Kept } from "./kept.ts";
 import { LatenciesView } from "./latencies_view.ts";
@@ -170,7 +171,7 @@ export class RecordingPage {
     this.address.settle();
     this.view = view;
     this.address.push();
-    this.draw();
+    keepingFocus(() => this.draw());
   }
 
   /** Another choice: the flame graph of it begins without a zoom. */
