@@ -6,10 +6,12 @@ mod browser;
 mod choosing;
 mod dive;
 mod dive_made;
+mod hearing;
 mod latencies;
 mod made;
 mod marks;
 mod of_two;
+mod paper;
 mod size;
 mod whole_stacks;
 

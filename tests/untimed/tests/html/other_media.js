@@ -1,0 +1,134 @@
+// Opens a page of 'dbtime html' in a headless Chromium without a network, and says what of it is on paper and what a screen reader is
+// told; page.js says what is on the screen.
+// Usage: node other_media.js PLAYWRIGHT-CORE CHROMIUM PAGE FOLDER < steps.json
+// Steps: {"go": fragment}, {"click": selector}, {"enter": selector} (by the keyboard), {"colours": "dark"}, {"look": true} (on the screen
+// and on paper), {"print": name}, {"hear": true}.
+const fs = require("node:fs");
+const path = require("node:path");
+
+const [core, executablePath, file, folder] = process.argv.slice(2);
+const { chromium } = require(path.resolve(core));
+
+// Runs in the page: what of it can be seen.
+function inPage() {
+  const visible = (selector) => [...document.querySelectorAll(selector)].filter((element) => element.checkVisibility());
+  // How many pixels a picture has for each of its place, across and down.
+  window.picturesSeen = () => visible("canvas").map((canvas) => [canvas.width / canvas.clientWidth, canvas.height / canvas.clientHeight]);
+  // The darkest of what stands beside the time line: the labels of its axis, from 0 = black to 255.
+  window.darkestLabel = () => {
+    const canvas = document.querySelector(".timeline canvas");
+    if (!canvas) return null;
+    const width = Math.round((30 * canvas.width) / canvas.clientWidth);
+    const copy = document.createElement("canvas");
+    [copy.width, copy.height] = [width, canvas.height];
+    const context = copy.getContext("2d", { willReadFrequently: true });
+    context.drawImage(canvas, 0, 0);
+    const { data } = context.getImageData(0, 0, width, canvas.height);
+    let darkest = 255;
+    for (let at = 0; at < data.length; at += 4) if (data[at + 3] === 255) darkest = Math.min(darkest, Math.max(data[at], data[at + 1], data[at + 2]));
+    return darkest;
+  };
+  window.seen = () => ({
+    text: document.body.innerText,
+    controls: visible("input, select, textarea").length,
+    crosses: visible(".chip").filter((chip) => getComputedStyle(chip, "::after").content !== "none").length,
+    headings: visible("h1, h2, h3").map((heading) => heading.textContent),
+    rows: Object.fromEntries(visible("table").map((table) => [table.caption?.textContent ?? table.ariaLabel, [...table.rows].filter((row) => row.checkVisibility()).length])),
+    folded: [...document.querySelectorAll("details > :not(summary)")].filter((part) => !part.checkVisibility()).length,
+    pictures: picturesSeen(),
+    darkest_label: darkestLabel(),
+  });
+  matchMedia("print").addEventListener("change", (event) => {
+    // Behind all that the page itself does about it.
+    if (event.matches) window.printed = { pictures: picturesSeen(), darkest_label: darkestLabel() };
+  });
+}
+
+async function printed(page, name) {
+  await page.evaluate(() => { window.printed = null; });
+  const bytes = await page.pdf({ path: path.join(folder, name), format: "A4", tagged: true, outline: true });
+  const text = bytes.toString("latin1");
+  return {
+    pages: text.match(/\/Type \/Page\b/g)?.length ?? 0,
+    // Of the document, and of its outline.
+    titles: [...text.matchAll(/\/Title \(((?:\\.|[^\\)])*)\)/g)].map(([, title]) => title.replace(/\\(.)/g, "$1")),
+    ...(await page.evaluate(() => window.printed)),
+  };
+}
+
+const CONTROLS = ["button", "link", "combobox", "checkbox", "searchbox", "textbox"];
+const TABLES = ["table", "grid", "treegrid"];
+
+async function heard(page, session) {
+  const { nodes } = await session.send("Accessibility.getFullAXTree");
+  const byId = new Map(nodes.map((node) => [node.nodeId, node]));
+  const below = (node) => (node.childIds ?? []).flatMap((id) => (byId.has(id) ? [byId.get(id), ...below(byId.get(id))] : []));
+  const role = (node) => (node.ignored ? "" : node.role.value);
+  const name = (node) => node.name?.value ?? "";
+  const value = (node, property) => node.properties?.find((one) => one.name === property)?.value.value;
+  const text = (node) => below(node).filter((part) => role(part) === "StaticText").map(name).join("");
+  const all = below(nodes[0]);
+  const called = (node) => [role(node), name(node)];
+  // Of what the tree has of each picture, whatever its role.
+  const pictures = [];
+  const count = await page.evaluate(() => [...document.querySelectorAll("canvas")].filter((canvas) => canvas.checkVisibility()).length);
+  for (let at = 0; at < count; at++) {
+    const { result } = await session.send("Runtime.evaluate", { expression: `[...document.querySelectorAll("canvas")].filter((canvas) => canvas.checkVisibility())[${at}]` });
+    const { nodes: found } = await session.send("Accessibility.getPartialAXTree", { objectId: result.objectId, fetchRelatives: false });
+    pictures.push(called(found[0]));
+  }
+  return {
+    controls: all.filter((node) => CONTROLS.includes(role(node))).map(called),
+    headings: all.filter((node) => role(node) === "heading").map((node) => [value(node, "level"), name(node)]),
+    tables: all.filter((node) => TABLES.includes(role(node))).map((table) => ({ name: name(table), heads: below(table).filter((node) => role(node) === "columnheader").map(name) })),
+    chosen_rows: all.filter((node) => role(node) === "row" && value(node, "selected")).map(name),
+    pictures,
+    // A screen reader tells of what changes in these.
+    live: all.filter((node) => role(node) !== "" && value(node, "live") === "polite").map((node) => ({ id: node.backendDOMNodeId, text: text(node) })),
+    focus: all.filter((node) => value(node, "focused")).map(called),
+  };
+}
+
+async function main() {
+  const steps = JSON.parse(fs.readFileSync(0, "utf8"));
+  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, colorScheme: "light" });
+  await context.setOffline(true);
+  const page = await context.newPage();
+  const troubles = [];
+  page.on("pageerror", (e) => troubles.push(`error: ${e.message}`));
+  page.on("console", (message) => {
+    if (["error", "warning"].includes(message.type())) troubles.push(`console: ${message.text()}`);
+  });
+  await page.goto(`file://${path.resolve(file)}`);
+  await page.waitForFunction(() => document.documentElement.dataset.ready !== undefined, null, { timeout: 30000 });
+  await page.evaluate(inPage);
+  const session = await context.newCDPSession(page);
+  await session.send("Accessibility.enable");
+  const settled = () => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0))));
+  const sights = [];
+  for (const step of steps) {
+    const [[what, how]] = Object.entries(step);
+    if (what === "go") await page.evaluate((fragment) => { location.hash = fragment; }, how);
+    else if (what === "click") await page.locator(how).first().click();
+    else if (what === "enter") await page.locator(how).first().press("Enter");
+    else if (what === "colours") await page.emulateMedia({ colorScheme: how });
+    else if (what === "print") sights.push(await printed(page, how));
+    else if (what === "hear") sights.push(await heard(page, session));
+    else if (what === "look") {
+      const screen = await page.evaluate(() => seen());
+      await page.emulateMedia({ media: "print" });
+      await settled();
+      sights.push({ screen, paper: await page.evaluate(() => seen()) });
+      await page.emulateMedia({ media: null });
+    } else throw new Error(`no such step: ${what}`);
+    await settled();
+  }
+  await browser.close();
+  process.stdout.write(JSON.stringify({ sights, troubles }));
+}
+
+main().catch((e) => {
+  console.error(e);
+  process.exit(1);
+});
