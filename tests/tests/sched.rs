@@ -436,12 +436,13 @@ fn sleeps_of_a_session_are_in_their_wait_events() {
     assert!(ledger.contains("Timeout:PgSleep"), "{ledger}");
 }
 
-/// Calls of each of two statements that burn CPU, with sleeps between them.
+/// Calls of each of two statements that burn CPU, with sleeps between them. They are long beside what the extension does not count: parsing,
+/// planning, and giving memory back at the end.
 fn burn_twice(session: &mut Session, rounds: usize) {
     for _ in 0..rounds {
-        session.run("SELECT sum(length(md5(i::text))) FROM generate_series(1, 30000) i");
-        session.run("SELECT pg_sleep(0.002)");
-        session.run("SELECT count(DISTINCT i % 100) FROM generate_series(1, 20000) i");
+        session.run("SELECT sum(length(md5(i::text))) FROM (SELECT generate_series(1, 100000) i) s");
+        session.run("SELECT pg_sleep(0.05)");
+        session.run("SELECT max(i % 100) FROM (SELECT generate_series(1, 800000) i) s");
     }
     session.wait_until_idle();
 }
@@ -449,7 +450,7 @@ fn burn_twice(session: &mut Session, rounds: usize) {
 #[test]
 fn time_by_query_is_what_pg_stat_kcache_counts() {
     needs_recording!();
-    const ROUNDS: usize = 40;
+    const ROUNDS: usize = 8;
     let options = Options::default()
         .set("shared_preload_libraries", "pg_stat_statements,pg_stat_kcache")
         .set("max_parallel_workers_per_gather", "0")
@@ -465,13 +466,16 @@ fn time_by_query_is_what_pg_stat_kcache_counts() {
     cluster
         .psql("SELECT pg_stat_statements_reset(), pg_stat_kcache_reset()")
         .expect("they are there");
+    // Of what is before the first switch of a task nothing is known.
+    session.run("SELECT 1");
+    session.wait_until_idle();
     burn_twice(&mut session, ROUNDS);
     let switches = watched.stop();
     let answer = cluster
         .psql(
-            "SELECT queryid, calls, total_exec_time / 1000, exec_user_time + exec_system_time
+            "SELECT queryid, total_exec_time / 1000, exec_user_time + exec_system_time
              FROM pg_stat_statements JOIN pg_stat_kcache() USING (queryid, userid, dbid)
-             WHERE calls >= 40",
+             WHERE calls = 8",
         )
         .expect("they are there");
     let statements = switches.summary["statements"].as_array().expect("a list");
@@ -483,7 +487,7 @@ fn time_by_query_is_what_pg_stat_kcache_counts() {
     assert_eq!(answer.lines().count(), 3, "{answer}");
     for line in answer.lines() {
         let columns: Vec<&str> = line.split('\t').collect();
-        let [id, calls, executed, cpu] = columns[..] else {
+        let [id, executed, cpu] = columns[..] else {
             panic!("{line}");
         };
         let number = |text: &str| text.parse::<f64>().expect("a number");
@@ -491,13 +495,11 @@ fn time_by_query_is_what_pg_stat_kcache_counts() {
         assert_ne!(statement["text"], Value::Null);
         say(&format!("{line}: {statement}"));
         if number(cpu) > 0.1 {
-            // Parsing is in it, and what the network takes; the extension counts executing alone: 0.1 ms of each call.
-            let more = 1e-4 * number(calls);
-            assert_close(id, seconds(&statement["run_ns"]), number(cpu), 0.03, more);
+            assert_close(id, seconds(&statement["run_ns"]), number(cpu), 0.03, 0.0);
         } else {
             // It sleeps.
             let off = seconds(&statement["off_cpu"]["sum_ns"]);
-            assert_close(id, off, number(executed) - number(cpu), 0.03, 0.01);
+            assert_close(id, off, number(executed) - number(cpu), 0.02, 0.0);
         }
     }
     let sums = statements.iter().map(|of| seconds(&of["run_ns"])).sum();
@@ -523,11 +525,11 @@ fn a_query_without_an_id_has_its_fingerprint() {
     let data_dir = cluster.data_dir().to_str().expect("a plain path").to_string();
     let sampled = Recorder::server(&cluster, &[]);
     let watched = Watched::start(&["--postgres", &data_dir]);
-    burn_twice(&mut session, 30);
+    burn_twice(&mut session, 4);
     let (switches, sampled) = (watched.stop(), sampled.stop());
     let statements = switches.summary["statements"].as_array().expect("a list");
     let sampled = sampled.statements();
-    for begin in ["SELECT sum", "SELECT count"] {
+    for begin in ["SELECT sum", "SELECT max"] {
         let is_it = |text: &str| text.starts_with(begin);
         let (id, _) = (sampled.iter().find(|(_, (_, text))| is_it(text))).expect("it was sampled");
         let found = statements.iter().find(|of| of["query"] == **id);
