@@ -107,13 +107,16 @@ pub fn examine() -> Examination {
     let is_allowed = works(&host);
     let postmasters = Server::postmasters();
     if postmasters.is_empty() {
-        let found = match is_allowed {
-            true => "no PostgreSQL server is running here",
-            false => "no PostgreSQL server is visible with these privileges",
-        };
-        host.push(
-            Finding::good("servers", found).with_remedy("'dbtime record --process PID' records any process"),
-        );
+        host.push(match is_allowed {
+            true => Finding::good("servers", "no PostgreSQL server is running here")
+                .with_remedy("'dbtime record --process PID' records any process"),
+            false => Finding::new(
+                "servers",
+                Verdict::Less,
+                "none is visible with these privileges: whether a PostgreSQL server is running here is not known",
+            )
+            .with_remedy("run 'dbtime doctor' as root"),
+        });
         if is_allowed {
             // This process is as good as any.
             host.extend(trial(Target::AnyProcess(std::process::id())));
