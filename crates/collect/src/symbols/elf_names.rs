@@ -42,6 +42,25 @@ pub(super) struct Named {
     pub(super) offset: u64,
 }
 
+/// What lies at a place of a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct AtPlace {
+    /// None: it has no name.
+    pub(super) named: Option<Named>,
+    /// Offsets around the place of which this is the answer, too.
+    pub(super) same: Range<u64>,
+}
+
+impl AtPlace {
+    /// Of this offset alone.
+    pub(super) fn nothing(offset: u64) -> AtPlace {
+        AtPlace {
+            named: None,
+            same: offset..offset.saturating_add(1),
+        }
+    }
+}
+
 /// See the module.
 #[derive(Default)]
 pub(super) struct ElfNames {
@@ -165,18 +184,41 @@ impl ElfNames {
     }
 
     /// Names what lies at an offset in the file.
-    pub(super) fn find(&mut self, offset: u64) -> Option<Named> {
-        let (delta, address) = self.segments.iter().find_map(|(begin, size, address)| {
+    pub(super) fn find(&mut self, offset: u64) -> AtPlace {
+        let found = self.segments.iter().find_map(|(begin, size, address)| {
             let inside = offset.checked_sub(*begin).filter(|inside| inside < size)?;
-            Some((address.wrapping_sub(*begin), address.checked_add(inside)?))
-        })?;
+            let segment = *begin..begin.saturating_add(*size);
+            Some((
+                segment,
+                address.wrapping_sub(*begin),
+                address.checked_add(inside)?,
+            ))
+        });
+        let Some((segment, delta, address)) = found else {
+            return AtPlace::nothing(offset);
+        };
+        self.debug.read();
+        let named = self.named(delta, address);
+        // Debug information tells places in a function apart.
+        let same = match self.debug {
+            Debug::None => self.alike(address),
+            Debug::Unread(..) | Debug::Read(_) => address..address.saturating_add(1),
+        };
+        let start = offset.saturating_sub(address - same.start).max(segment.start);
+        let end = offset.saturating_add(same.end - address).min(segment.end);
+        AtPlace {
+            named,
+            same: start..end,
+        }
+    }
+
+    fn named(&self, delta: u64, address: u64) -> Option<Named> {
         let symbol = self.function(address);
         let begin = symbol.map(|function| function.address);
         let of_symbol = symbol.map(|function| {
             let name = String::from_utf8_lossy(&self.names[function.name.clone()]).into_owned();
             demangle_auto(Cow::from(name), None).into_owned()
         });
-        self.debug.read();
         let (names, begin) = match self.debug.find(address) {
             Some((names, begin_of_debug)) => (names, begin.or(begin_of_debug)),
             None => (vec![of_symbol?], begin),
@@ -204,6 +246,31 @@ impl ElfNames {
                 .filter(|function| function.size.is_some())
                 .find(holds)
         })
+    }
+
+    /// Addresses around this one that are in the same function, or like it in none.
+    fn alike(&self, address: u64) -> Range<u64> {
+        let after = self
+            .functions
+            .partition_point(|function| function.address <= address);
+        let next = self.functions.get(after).map_or(u64::MAX, |next| next.address);
+        let last = after
+            .checked_sub(1)
+            .map_or(0, |last| self.functions[last].address);
+        let end = |function: &Function| Some(function.address.saturating_add(function.size?));
+        match self.function(address) {
+            // The first of those that begin there holds all that the others do.
+            Some(function) if function.address == last && function.size.is_some() => {
+                last..end(function).unwrap_or(next).min(next)
+            }
+            Some(_) => address..address.saturating_add(1),
+            None => {
+                let first = self.functions[..after].partition_point(|function| function.address < last);
+                let before = &self.functions[first.saturating_sub(NESTED)..after];
+                let ends = before.iter().filter_map(end);
+                ends.fold(last, u64::max).min(address)..next
+            }
+        }
     }
 
     fn take_symbols(&mut self, object: &object::File<'_>) {
@@ -381,10 +448,60 @@ mod tests {
             .unwrap()
             .set_len(0)
             .unwrap();
-        let named = names.find(offset).unwrap();
+        let named = names.find(offset).named.unwrap();
         assert!(named.names[0].contains("a_function_with_a_name"), "{named:?}");
         assert_eq!(named.offset, offset);
         fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn what_is_said_to_be_alike_has_the_same_answer() {
+        let (path, _) = copy("alike");
+        let strip = std::process::Command::new("strip")
+            .arg("--strip-debug")
+            .arg(&path)
+            .status();
+        assert!(strip.expect("strip is there").success());
+        let mut names = ElfNames::read(&TargetFile::new(File::open(&path).unwrap()).unwrap()).unwrap();
+        fs::remove_file(path).unwrap();
+        // Sizes overlap, functions lie inside of others, some begin at the same place.
+        for (n, function) in names.functions.iter_mut().enumerate() {
+            function.size = match n % 7 {
+                0 => None,
+                1 => Some(1),
+                2 => function.size.map(|size| size * 40),
+                _ => function.size,
+            };
+        }
+        let size = |function: &Function| std::cmp::Reverse(function.size.unwrap_or(0));
+        names
+            .functions
+            .sort_by_key(|function| (function.address, size(function)));
+        let addresses: Vec<u64> = names.functions.iter().map(|function| function.address).collect();
+        let (mut alike, mut without_name) = (0, 0);
+        for begin in addresses.iter().step_by(11) {
+            for at in [begin.saturating_sub(1), *begin, begin + 3, begin + 200] {
+                let is_it = |address| {
+                    names
+                        .function(address)
+                        .map(|function| (function.address, function.name.clone()))
+                };
+                let same = names.alike(at);
+                assert!(same.contains(&at), "{at:x}: {same:x?}");
+                let tried = [
+                    same.start,
+                    same.start.midpoint(at),
+                    at.midpoint(same.end - 1),
+                    same.end - 1,
+                ];
+                for other in tried {
+                    assert_eq!(is_it(other), is_it(at), "{other:x} and {at:x}: {same:x?}");
+                }
+                alike += u64::from(same.end - same.start > 1);
+                without_name += u64::from(is_it(at).is_none());
+            }
+        }
+        assert!(alike > 1_000 && without_name > 100, "{alike}, {without_name}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod debug_package;
 mod debuginfod;
 mod elf_names;
+mod functions;
 mod jit;
 pub(crate) mod maps;
 mod module;
@@ -25,6 +26,8 @@ use crate::database::RawRoutine;
 use crate::ending::Ending;
 use crate::{privilege, process};
 use debuginfod::Debuginfod;
+use elf_names::AtPlace;
+use functions::Functions;
 use jit::CompiledCode;
 use maps::Mapping;
 use module::{KernelModules, Modules};
@@ -80,6 +83,7 @@ pub(crate) struct Symbolizer {
     /// Process whose map is tried first: children share their parent's.
     parent: u32,
     frames: HashMap<Place, Rc<[Frame]>>,
+    functions: Functions,
     /// By addresses, and functions of a procedural language.
     raw: HashMap<(u32, Box<[u64]>), StackId>,
     routine_names: RoutineNames,
@@ -119,6 +123,7 @@ impl Symbolizer {
             spaces: HashMap::new(),
             parent: 0,
             frames: HashMap::new(),
+            functions: Functions::default(),
             raw: HashMap::new(),
             routine_names: RoutineNames::default(),
             known: HashSet::new(),
@@ -444,8 +449,7 @@ impl Symbolizer {
             // What is remembered knows them by their numbers.
             self.modules.clear();
             self.module_of_file.clear();
-            self.frames.clear();
-            self.frame_bytes = 0;
+            self.forget_frames();
         }
         let module = self.modules.open(mapping, pid);
         self.module_of_file.insert(mapping.file(), module);
@@ -506,7 +510,7 @@ impl Symbolizer {
         }
         let frames: Rc<[Frame]> = match place {
             Place::Kernel(address) => [self.kernel_frame(address)].into(),
-            Place::File(module, offset) => self.file_frames(module, offset).into(),
+            Place::File(module, offset) => return self.file_frames(module, offset),
             Place::Nowhere => [Frame {
                 symbol: String::new(),
                 module: String::new(),
@@ -515,15 +519,25 @@ impl Symbolizer {
             }]
             .into(),
         };
-        self.named += frames.len() as u64;
-        self.unresolved += frames.iter().filter(|frame| frame.symbol.is_empty()).count() as u64;
-        if self.frames.len() >= FRAMES || self.frame_bytes >= FRAME_BYTES {
-            self.frames.clear();
-            self.frame_bytes = 0;
-        }
-        self.frame_bytes += bytes_of(&frames);
+        self.count(&frames);
         self.frames.insert(place, Rc::clone(&frames));
         frames
+    }
+
+    /// Frames that will be remembered.
+    fn count(&mut self, frames: &[Frame]) {
+        self.named += frames.len() as u64;
+        self.unresolved += frames.iter().filter(|frame| frame.symbol.is_empty()).count() as u64;
+        if self.frames.len() + self.functions.len() >= FRAMES || self.frame_bytes >= FRAME_BYTES {
+            self.forget_frames();
+        }
+        self.frame_bytes += bytes_of(frames);
+    }
+
+    fn forget_frames(&mut self) {
+        self.frames.clear();
+        self.functions.clear();
+        self.frame_bytes = 0;
     }
 
     fn kernel_frame(&self, address: u64) -> Frame {
@@ -546,22 +560,41 @@ impl Symbolizer {
         }
     }
 
-    fn file_frames(&mut self, module: usize, offset: u64) -> Vec<Frame> {
-        let (names, offset) = match self.modules.name(module, offset) {
+    fn file_frames(&mut self, module: usize, offset: u64) -> Rc<[Frame]> {
+        let found = match self.functions.at(module, offset) {
+            Some(Some(frames)) => return frames,
+            Some(None) => AtPlace::nothing(offset),
+            None => self.modules.name(module, offset),
+        };
+        let (names, begin) = match found.named {
             Some(named) => (named.names, named.offset),
+            // It is known by its place.
             None => (vec![String::new()], offset),
         };
-        let (module, build_id) = self.modules.identity(module);
-        names
+        let is_function = !names[0].is_empty();
+        let (name, build_id) = self.modules.identity(module);
+        let frames: Rc<[Frame]> = names
             .into_iter()
             .enumerate()
             .map(|(depth, symbol)| Frame {
                 symbol: if depth == 0 { symbol } else { symbol + INLINED },
-                module: module.to_string(),
+                module: name.to_string(),
                 build_id: build_id.to_string(),
-                offset,
+                offset: begin,
             })
-            .collect()
+            .collect();
+        self.count(&frames);
+        if is_function {
+            self.functions
+                .insert(module, found.same, Some(Rc::clone(&frames)));
+        } else {
+            self.frames
+                .insert(Place::File(module, offset), Rc::clone(&frames));
+            if self.functions.at(module, offset).is_none() {
+                self.functions.insert(module, found.same, None);
+            }
+        }
+        frames
     }
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::debuginfod::Debuginfod;
-use super::elf_names::{Named, Unnamed};
+use super::elf_names::{AtPlace, Unnamed};
 use super::maps::Mapping;
 use super::namer::{Namer, NoAnswer};
 use crate::ending::Ending;
@@ -130,17 +130,19 @@ impl Modules {
     }
 
     /// Names what lies at an offset of its file.
-    pub(super) fn name(&mut self, number: usize, offset: u64) -> Option<Named> {
-        let read_by = self.modules[number].read_by?;
-        if read_by != self.namer.generation() {
+    pub(super) fn name(&mut self, number: usize, offset: u64) -> AtPlace {
+        let is_of_another = |read_by| read_by != self.namer.generation();
+        if self.modules[number].read_by.is_some_and(is_of_another) {
             self.read(number);
-            self.modules[number].read_by?;
+        }
+        if self.modules[number].read_by.is_none() {
+            return AtPlace::nothing(offset);
         }
         match self.namer.name(number as u32, offset) {
-            Ok(named) => named,
+            Ok(found) => found,
             Err(e) => {
                 self.failed(number, e);
-                None
+                AtPlace::nothing(offset)
             }
         }
     }

@@ -18,7 +18,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
-use super::elf_names::{ElfNames, Named, Unnamed};
+use super::elf_names::{AtPlace, ElfNames, Named, Unnamed};
 use crate::ending::Ending;
 use crate::target_file::TargetFile;
 use crate::{confinement, process};
@@ -120,13 +120,12 @@ impl Namer {
         self.ask(Topic::Shared, number, 0, Some(file)).map(drop)
     }
 
-    /// Names what lies at an offset of a file; none when it has no name.
-    pub(super) fn name(&mut self, number: u32, offset: u64) -> Result<Option<Named>, NoAnswer> {
+    /// Names what lies at an offset of a file.
+    pub(super) fn name(&mut self, number: u32, offset: u64) -> Result<AtPlace, NoAnswer> {
         let answer = self.ask(Topic::Name, number, offset, None)?;
-        Ok(answer.split_first_chunk().map(|(offset, names)| Named {
-            offset: u64::from_le_bytes(*offset),
-            names: names.split(|byte| *byte == 0).map(text).collect(),
-        }))
+        Ok(decode(&answer)
+            .filter(|found| found.same.contains(&offset))
+            .unwrap_or_else(|| AtPlace::nothing(offset)))
     }
 
     /// Functions of a file that only a debug file can name.
@@ -316,6 +315,19 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// The same, of what [`encode`] has written.
+fn decode(answer: &[u8]) -> Option<AtPlace> {
+    let (start, rest) = answer.split_first_chunk()?;
+    let (end, rest) = rest.split_first_chunk()?;
+    Some(AtPlace {
+        named: rest.split_first_chunk().map(|(offset, names)| Named {
+            offset: u64::from_le_bytes(*offset),
+            names: names.split(|byte| *byte == 0).map(text).collect(),
+        }),
+        same: u64::from_le_bytes(*start)..u64::from_le_bytes(*end),
+    })
+}
+
 /// The process: answers until there is nobody who asks.
 fn serve(socket: OwnedFd, parent: rustix::process::Pid) -> ! {
     // An error in a parser ends it without a word; its parent sees that it has gone.
@@ -360,13 +372,17 @@ fn answer(files: &mut HashMap<u32, ElfNames>, question: &[u8], file: Option<Targ
         let Unnamed { without_name, all } = names.unnamed(&file?).ok()?;
         Some([without_name.to_le_bytes(), all.to_le_bytes()].concat())
     } else {
-        Some(names.find(offset).map(|named| encode(&named)).unwrap_or_default())
+        Some(encode(&names.find(offset)))
     }
 }
 
-/// Offset and names, as far as they fit.
-fn encode(named: &Named) -> Vec<u8> {
-    let mut answer = named.offset.to_le_bytes().to_vec();
+/// Of what it is the answer; offset and names, as far as they fit.
+fn encode(found: &AtPlace) -> Vec<u8> {
+    let mut answer = [found.same.start.to_le_bytes(), found.same.end.to_le_bytes()].concat();
+    let Some(named) = &found.named else {
+        return answer;
+    };
+    answer.extend(named.offset.to_le_bytes());
     for (n, name) in named.names.iter().enumerate() {
         let name = name.as_bytes();
         let name = &name[..name.len().min(MAX_NAME)];
