@@ -12,6 +12,9 @@ use crate::bpf::thread_cpu_ns;
 const MOST: usize = 100_000;
 /// Bytes of their texts.
 const MOST_TEXT: usize = 64 << 20;
+/// What to say when there are more.
+pub(crate) const TOO_MANY: &str =
+    "more than 100000 statements: further ones are recorded by their ids, without text";
 /// CPU time of getting them, in seconds: at once, and in every second after that.
 const CPU_S: f64 = 1.0;
 const CPU_S_A_SECOND: f64 = 0.1;

@@ -11,6 +11,7 @@ use crate::comments::Ends;
 use crate::database::Texts;
 use crate::held_locks::HeldId;
 use crate::session::{LiveSession, Reported, Unused};
+use crate::statements::TOO_MANY;
 use crate::{CollectError, causes, process};
 
 impl Collector {
@@ -170,10 +171,7 @@ impl Collector {
         self.statements
             .see(statement, Instant::now(), &mut self.rows, text);
         if self.statements.is_full() && !std::mem::replace(&mut self.told_of_statements, true) {
-            self.note(
-                "more than 100000 statements: further ones are recorded by their ids, without text"
-                    .to_string(),
-            );
+            self.note(TOO_MANY.to_string());
         }
     }
 

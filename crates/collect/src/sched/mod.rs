@@ -17,7 +17,7 @@ use crate::database::{Database, Member, Texts, WaitNames};
 use crate::latencies::Wakers;
 use crate::postgres::titles::Titles;
 use crate::session::{Role, off_cpu_state};
-use crate::statements::Statements;
+use crate::statements::{Statements, TOO_MANY};
 use crate::{CollectError, host, privilege, process};
 
 /// Turns that become a row of their own, at most, in a second: all are in the sums.
@@ -59,6 +59,8 @@ pub struct SwitchCollector {
     pids: HashMap<SessionId, u32>,
     next_id: u64,
     statements: Statements,
+    /// It has been said that there are too many of them.
+    told_of_statements: bool,
     texts: Texts,
     wakers: Wakers,
     turns: Turns,
@@ -93,6 +95,7 @@ impl SwitchCollector {
             pids: HashMap::new(),
             next_id: 1,
             statements: Statements::new(Instant::now()),
+            told_of_statements: false,
             texts,
             wakers: Wakers::default(),
             turns: Turns::default(),
@@ -266,6 +269,12 @@ impl SwitchCollector {
             let text = || self.database.statement_text(event.pid, statement, self.texts);
             self.statements
                 .see(statement, Instant::now(), &mut self.rows, text);
+        }
+        if self.statements.is_full() && !std::mem::replace(&mut self.told_of_statements, true) {
+            self.notes.push(Note {
+                time_us: self.clock.wall_us(monotonic_ns()),
+                text: TOO_MANY.to_string(),
+            });
         }
         let wait_state = state_of(event.was);
         let elapsed = event.time_ns.saturating_sub(event.since_ns);
