@@ -275,7 +275,11 @@ fn assert_described(recorded: &Recorded) {
 /// A trace leads to its rows, and to no others.
 fn assert_traces(recorded: &Recorded) {
     let traces = by(recorded, "trace");
-    let sent: Vec<&String> = traces.keys().filter(|trace| !trace.starts_with('[')).collect();
+    // A sample at the edge of a second may have met one of which there is no exact time in it: of that a report says that there is nothing.
+    let sent: Vec<&String> = (traces.iter())
+        .filter(|(trace, seconds)| !trace.starts_with('[') && **seconds > 0.0)
+        .map(|(trace, _)| trace)
+        .collect();
     assert!(sent.len() > 100, "{}", sent.len());
     let longest = sent
         .iter()
