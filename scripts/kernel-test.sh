@@ -35,6 +35,9 @@ for level in switch calls; do
     $repository/target/debug/dbtime record --postgres /mnt/data -d 4 --exact=\$level --wakers -o /mnt/\$level.dbt
     echo "EXACT EXIT \$?"
 done
+echo "SCHED BEGIN"
+$repository/target/debug/dbtime sched --postgres /mnt/data -d 3 --summary --format json
+echo "SCHED EXIT \$?"
 (for n in 1 2 3 4 5 6 7 8 9; do su postgres -c "$binaries/psql -h /mnt -qAtc 'SELECT count(*) FROM pg_class'" >/dev/null 2>&1; done &)
 echo "LATCH BEGIN"
 $repository/target/debug/dbtime latch --exact --postgres /mnt/data -d 5 --format json
@@ -60,6 +63,11 @@ text = open(sys.argv[1], errors="replace").read()
 assert "RECORD EXIT 0" in text, "record did not end well"
 assert text.count("EXACT END") == 2, "the machine did not come to its end in time"
 assert "LATCH EXIT 0" in text, "latch --exact did not end well"
+assert "SCHED EXIT 0" in text, "sched did not end well"
+switches = text.split("SCHED BEGIN")[1].split("SCHED EXIT")[0]
+queries = json.loads(switches[switches.index("{\"sched\""):])["sched"]["statements"]
+computing = [query for query in queries if "sqrt" in (query["text"] or "")]
+assert len(computing) == 1 and computing[0]["run_ns"] > 1e9, queries
 latches = text.split("LATCH BEGIN")[1].split("LATCH EXIT")[0]
 exact = json.loads(latches[latches.index("{"):])["exact"]
 assert exact["gets"] > 100 and exact["lost"] == 0, exact
