@@ -3,11 +3,9 @@
 // Steps: {"go": fragment}, {"click": selector}, {"press": key}, {"fill": [selector, text]}, {"drag": [selector, from, to]} (parts of its
 // width), {"at": [selector, part, pixels down]} (a click), {"hover": selector}, {"focus": selector}, {"back": true}, {"size": [width, height]}, {"colours": "dark"}, {"picture": name}, {"see": true},
 // {"time": fragment} (milliseconds until what is there is drawn), {"frames": [selector, from, to]} (a drag: frames per second).
-const fs = require("node:fs");
 const path = require("node:path");
 
-const [core, executablePath, file, folder] = process.argv.slice(2);
-const { chromium } = require(path.resolve(core));
+const { run } = require("./opened_page.js");
 
 // What stands in the page, in numbers.
 function seen() {
@@ -95,83 +93,44 @@ function watchFrames() {
   requestAnimationFrame(next);
 }
 
-async function main() {
-  const steps = JSON.parse(fs.readFileSync(0, "utf8"));
-  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, colorScheme: "light" });
-  await context.setOffline(true);
-  const page = await context.newPage();
-  const troubles = [];
-  page.on("dialog", (dialog) => {
-    troubles.push(`dialog: ${dialog.message()}`);
-    dialog.dismiss();
-  });
-  page.on("pageerror", (e) => troubles.push(`error: ${e.message}`));
-  page.on("console", (message) => {
-    if (["error", "warning"].includes(message.type())) troubles.push(`console: ${message.text()}`);
-  });
-  const own = `file://${path.resolve(file)}`;
-  page.on("request", (request) => {
-    if (!request.url().startsWith(own)) troubles.push(`request: ${request.url()}`);
-  });
-  await page.addInitScript(() => {
-    document.addEventListener("securitypolicyviolation", (e) => console.error(`policy: ${e.violatedDirective} ${e.blockedURI}`));
-  });
-  const ready = () => page.waitForFunction(() => document.documentElement.dataset.ready !== undefined, null, { timeout: 30000 });
-  await page.goto(own);
-  await ready();
-  const sights = [];
-  for (const step of steps) {
-    const [[what, how]] = Object.entries(step);
-    if (what === "go") await page.evaluate((fragment) => { location.hash = fragment; }, how);
-    else if (what === "click") await page.locator(how).first().click();
-    else if (what === "press") await page.keyboard.press(how);
-    else if (what === "fill") await page.locator(how[0]).fill(how[1]);
-    else if (what === "hover") await page.locator(how).first().hover();
-    else if (what === "focus") await page.locator(how).first().focus();
-    else if (what === "back") await page.goBack();
-    else if (what === "size") await page.setViewportSize({ width: how[0], height: how[1] });
-    else if (what === "colours") await page.emulateMedia({ colorScheme: how });
-    else if (what === "picture") await page.screenshot({ path: path.join(folder, how), fullPage: true });
-    else if (what === "see") sights.push(await page.evaluate(seen));
-    else if (what === "time") sights.push(await page.evaluate(timed, how));
-    else if (["at", "drag", "frames"].includes(what)) {
-      const [selector, ...places] = how;
-      await page.locator(selector).first().scrollIntoViewIfNeeded();
-      const box = await page.locator(selector).first().boundingBox();
-      const to = (part, down) => page.mouse.move(box.x + part * box.width, box.y + down);
-      if (what === "at") {
-        await to(places[0], places[1]);
-        await page.mouse.down();
-        await page.mouse.up();
-      } else if (what === "frames") {
-        await to(places[0], 60);
-        await page.mouse.down();
-        await page.evaluate(watchFrames);
-        for (let step = 1; step <= 60; step++) await to(places[0] + ((places[1] - places[0]) * step) / 60, 60);
-        const times = await page.evaluate(() => {
-          const times = window.frameTimes;
-          window.frameTimes = null;
-          return times;
-        });
-        await page.mouse.up();
-        sights.push({ per_second: (1000 * (times.length - 1)) / (times.at(-1) - times[0]) });
-      } else {
-        await to(places[0], 60);
-        await page.mouse.down();
-        await to((places[0] + places[1]) / 2, 60);
-        await to(places[1], 60);
-        await page.mouse.up();
-      }
-    } else throw new Error(`no such step: ${what}`);
-    // What follows an event is drawn at once; the event itself may come a little later.
-    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0))));
-  }
-  await browser.close();
-  process.stdout.write(JSON.stringify({ sights, troubles }));
-}
-
-main().catch((e) => {
-  console.error(e);
-  process.exit(1);
+run(({ page, folder, sights }) => async (what, how) => {
+  if (what === "press") await page.keyboard.press(how);
+  else if (what === "fill") await page.locator(how[0]).fill(how[1]);
+  else if (what === "hover") await page.locator(how).first().hover();
+  else if (what === "focus") await page.locator(how).first().focus();
+  else if (what === "back") await page.goBack();
+  else if (what === "size") await page.setViewportSize({ width: how[0], height: how[1] });
+  else if (what === "picture") await page.screenshot({ path: path.join(folder, how), fullPage: true });
+  else if (what === "see") sights.push(await page.evaluate(seen));
+  else if (what === "time") sights.push(await page.evaluate(timed, how));
+  else if (["at", "drag", "frames"].includes(what)) {
+    const [selector, ...places] = how;
+    await page.locator(selector).first().scrollIntoViewIfNeeded();
+    const box = await page.locator(selector).first().boundingBox();
+    const to = (part, down) => page.mouse.move(box.x + part * box.width, box.y + down);
+    if (what === "at") {
+      await to(places[0], places[1]);
+      await page.mouse.down();
+      await page.mouse.up();
+    } else if (what === "frames") {
+      await to(places[0], 60);
+      await page.mouse.down();
+      await page.evaluate(watchFrames);
+      for (let step = 1; step <= 60; step++) await to(places[0] + ((places[1] - places[0]) * step) / 60, 60);
+      const times = await page.evaluate(() => {
+        const times = window.frameTimes;
+        window.frameTimes = null;
+        return times;
+      });
+      await page.mouse.up();
+      sights.push({ per_second: (1000 * (times.length - 1)) / (times.at(-1) - times[0]) });
+    } else {
+      await to(places[0], 60);
+      await page.mouse.down();
+      await to((places[0] + places[1]) / 2, 60);
+      await to(places[1], 60);
+      await page.mouse.up();
+    }
+  } else return false;
+  return true;
 });

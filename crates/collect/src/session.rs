@@ -656,8 +656,8 @@ impl LiveSession {
     fn spent(&self, cell: Cell) -> Spent {
         let wait = self.decode(cell.wait);
         let session_state = self.names.session_state(cell.executing.session_state);
-        // It still has the id of its last statement, but executes none. One that waits for the rows of a COPY does.
-        let is_idle = wait.idle && session_state != SessionState::Active;
+        // It still has the id of its last statement, but executes none.
+        let is_idle = wait.is_idle_in(session_state);
         let comment = match session_state {
             _ if is_idle || self.comments.is_none() => comment::NONE,
             // No text is shown.

@@ -13,8 +13,7 @@ const MOST: usize = 100_000;
 /// Bytes of their texts.
 const MOST_TEXT: usize = 64 << 20;
 /// What to say when there are more.
-pub(crate) const TOO_MANY: &str =
-    "more than 100000 statements: further ones are recorded by their ids, without text";
+const TOO_MANY: &str = "more than 100000 statements: further ones are recorded by their ids, without text";
 /// CPU time of getting them, in seconds: at once, and in every second after that.
 const CPU_S: f64 = 1.0;
 const CPU_S_A_SECOND: f64 = 0.1;
@@ -33,6 +32,8 @@ pub(crate) struct Statements {
     /// A text did not find room.
     has_no_room: bool,
     is_full: bool,
+    /// That has been said.
+    is_told: bool,
 }
 
 /// What is known of a statement.
@@ -54,6 +55,7 @@ impl Statements {
             cpu_s: Allowance::new(CPU_S, CPU_S_A_SECOND, now),
             has_no_room: false,
             is_full: false,
+            is_told: false,
         }
     }
 
@@ -103,9 +105,9 @@ impl Statements {
         }
     }
 
-    /// True when there were more statements than are described.
-    pub(crate) fn is_full(&self) -> bool {
-        self.is_full
+    /// What is to be said once there are more statements than are described, once.
+    pub(crate) fn say_once(&mut self) -> Option<&'static str> {
+        (self.is_full && !std::mem::replace(&mut self.is_told, true)).then_some(TOO_MANY)
     }
 }
 
@@ -151,7 +153,8 @@ mod tests {
         for id in 1..=MOST as u64 + 1 {
             statements.see(id, now, &mut rows, || None);
         }
-        assert!(statements.is_full());
+        assert_eq!(statements.say_once(), Some(TOO_MANY));
+        assert_eq!(statements.say_once(), None);
         assert_eq!(rows.statements.len(), MOST);
     }
 

@@ -55,7 +55,7 @@ pub struct Turn {
 }
 
 /// Whose a part of a turn is.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Whose {
     session: SessionId,
     statement: u64,
@@ -66,9 +66,7 @@ struct Whose {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Cell {
     second: i64,
-    session: SessionId,
-    statement: u64,
-    session_state: SessionState,
+    whose: Whose,
     wait: Wait,
     state: State,
 }
@@ -232,12 +230,11 @@ impl Turns {
             .into_iter()
             .map(|(cell, sum)| ActivityRow {
                 time: cell.second.saturating_mul(SECOND_US),
-                session: cell.session,
-                statement: cell.statement,
+                session: cell.whose.session,
+                statement: cell.whose.statement,
                 wait_class: cell.wait.class.to_string(),
                 wait_event: cell.wait.event.to_string(),
-                // Also in the wait for the rows of a COPY.
-                idle: cell.wait.idle && cell.session_state != SessionState::Active,
+                idle: cell.wait.is_idle_in(cell.whose.session_state),
                 state: cell.state,
                 kernel_stack: NO_STACK,
                 user_stack: NO_STACK,
@@ -247,7 +244,7 @@ impl Turns {
                 samples: 0,
                 fidelity: Fidelity::Exact,
                 pooled: false,
-                session_state: cell.session_state,
+                session_state: cell.whose.session_state,
             })
             .collect();
         activity.sort_by(|a, b| {
@@ -326,9 +323,7 @@ impl Turns {
     fn time(&mut self, end_ns: i64, whose: Whose, wait: &Wait, state: State, ns: u64) {
         let cell = Cell {
             second: end_ns.div_euclid(SECOND_NS),
-            session: whose.session,
-            statement: whose.statement,
-            session_state: whose.session_state,
+            whose,
             wait: wait.clone(),
             state,
         };

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::SessionState;
+
 /// A wait event: class and name in the database's own words, or one of two cases of our own
 /// (no wait event; not known).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +44,11 @@ impl Wait {
             event: event.into(),
             idle,
         }
+    }
+
+    /// True where a session in this state waits for work in it. One that executes a statement waits for the rows of a COPY.
+    pub fn is_idle_in(&self, state: SessionState) -> bool {
+        self.idle && state != SessionState::Active
     }
 
     /// The session was in no wait event.

@@ -64,6 +64,7 @@ impl Dimensions {
         let known = Arc::make_mut(&mut self.known);
         known.comments.insert(row.id, row.clone());
     }
+
     /// The facts of a session. A recorder that was killed may have left rows of sessions that it had not
     /// described yet: their time is real, so they get the backend type `unknown` and pid 0.
     pub fn session(&mut self, id: SessionId) -> &Session {

@@ -11,7 +11,6 @@ use crate::comments::Ends;
 use crate::database::Texts;
 use crate::held_locks::HeldId;
 use crate::session::{LiveSession, Reported, Unused};
-use crate::statements::TOO_MANY;
 use crate::{CollectError, causes, process};
 
 impl Collector {
@@ -170,8 +169,8 @@ impl Collector {
         let text = || self.database.statement_text(pid, statement, self.options.texts);
         self.statements
             .see(statement, Instant::now(), &mut self.rows, text);
-        if self.statements.is_full() && !std::mem::replace(&mut self.told_of_statements, true) {
-            self.note(TOO_MANY.to_string());
+        if let Some(text) = self.statements.say_once() {
+            self.note(text.to_string());
         }
     }
 

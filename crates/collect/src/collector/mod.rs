@@ -68,8 +68,6 @@ pub struct Collector {
     /// Of those that have named themselves.
     alike: Alike,
     statements: Statements,
-    /// It has been said that there are too many of them.
-    told_of_statements: bool,
     comments: Comments,
     told_of_comments: bool,
     symbolizer: Symbolizer,
@@ -266,7 +264,6 @@ impl Collector {
         self.symbolizer.describe_again();
         self.statements = Statements::new(Instant::now());
         self.notes.retain(|note| note.time_us >= end_us);
-        self.told_of_statements = false;
         self.comments = Comments::default();
         self.told_of_comments = false;
         self.told_of_files = false;

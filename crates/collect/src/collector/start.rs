@@ -149,7 +149,6 @@ impl Collector {
             }),
             alike: Alike::default(),
             statements: Statements::new(Instant::now()),
-            told_of_statements: false,
             comments: Comments::default(),
             told_of_comments: false,
             causes: (options.mechanism == Mechanism::Bpf).then(|| Causes::new(options.rate_hz)),

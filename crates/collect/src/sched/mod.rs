@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dbtime_model::recording::{CollectorMeta, Cost, Meta, Note, SCHEMA_VERSION, Scheduling};
-use dbtime_model::{
-    BackendType, Rows, Session, SessionId, SessionState, State, SwitchRow, Turn, Turns, Wait,
-};
+use dbtime_model::{BackendType, Rows, Session, SessionId, State, SwitchRow, Turn, Turns, Wait};
 
 use crate::bpf::{LeftAs, NamedTask, SchedEvent, SchedPrograms, TurnEvent};
 use crate::clock::{Clock, monotonic_ns};
@@ -17,7 +15,7 @@ use crate::database::{Database, Member, Texts, WaitNames};
 use crate::latencies::Wakers;
 use crate::postgres::titles::Titles;
 use crate::session::{Role, off_cpu_state};
-use crate::statements::{Statements, TOO_MANY};
+use crate::statements::Statements;
 use crate::{CollectError, host, privilege, process};
 
 /// Turns that become a row of their own, at most, in a second: all are in the sums.
@@ -59,8 +57,6 @@ pub struct SwitchCollector {
     pids: HashMap<SessionId, u32>,
     next_id: u64,
     statements: Statements,
-    /// It has been said that there are too many of them.
-    told_of_statements: bool,
     texts: Texts,
     wakers: Wakers,
     turns: Turns,
@@ -95,7 +91,6 @@ impl SwitchCollector {
             pids: HashMap::new(),
             next_id: 1,
             statements: Statements::new(Instant::now()),
-            told_of_statements: false,
             texts,
             wakers: Wakers::default(),
             turns: Turns::default(),
@@ -259,21 +254,20 @@ impl SwitchCollector {
             (_, Some(wait)) => self.names.decode(wait, live.session.backend_type.is_foreground()),
         };
         let wait_session_state = self.names.session_state(event.wait_executing.session_state);
-        let waits_for_command = wait.idle && wait_session_state != SessionState::Active;
-        let wait_statement = match waits_for_command {
+        let wait_statement = match wait.is_idle_in(wait_session_state) {
             // It still has the id of its last statement, but executes none.
             true => 0,
             false => event.wait_executing.statement,
         };
+        let now = Instant::now();
         for statement in [wait_statement, event.statement] {
             let text = || self.database.statement_text(event.pid, statement, self.texts);
-            self.statements
-                .see(statement, Instant::now(), &mut self.rows, text);
+            self.statements.see(statement, now, &mut self.rows, text);
         }
-        if self.statements.is_full() && !std::mem::replace(&mut self.told_of_statements, true) {
+        if let Some(text) = self.statements.say_once() {
             self.notes.push(Note {
                 time_us: self.clock.wall_us(monotonic_ns()),
-                text: TOO_MANY.to_string(),
+                text: text.to_string(),
             });
         }
         let wait_state = state_of(event.was);

@@ -229,13 +229,22 @@ impl ElfNames {
         })
     }
 
-    /// The function that holds an address.
-    fn function(&self, address: u64) -> Option<&Function> {
+    /// Those of the functions that begin last before an address, or at it: at one place.
+    fn last_before(&self, address: u64) -> Range<usize> {
         let after = self
             .functions
             .partition_point(|function| function.address <= address);
-        let last = self.functions[..after].last()?.address;
-        let first = self.functions[..after].partition_point(|function| function.address < last);
+        let before = &self.functions[..after];
+        let last = before.last().map_or(0, |last| last.address);
+        before.partition_point(|function| function.address < last)..after
+    }
+
+    /// The function that holds an address.
+    fn function(&self, address: u64) -> Option<&Function> {
+        let Range {
+            start: first,
+            end: after,
+        } = self.last_before(address);
         let holds = |function: &&Function| function.size.is_none_or(|size| address - function.address < size);
         self.functions[first..after].iter().find(holds).or_else(|| {
             // Functions inside of others, for example what is reached by a jump only.
@@ -250,13 +259,14 @@ impl ElfNames {
 
     /// Addresses around this one that are in the same function, or like it in none.
     fn alike(&self, address: u64) -> Range<u64> {
-        let after = self
-            .functions
-            .partition_point(|function| function.address <= address);
+        let Range {
+            start: first,
+            end: after,
+        } = self.last_before(address);
         let next = self.functions.get(after).map_or(u64::MAX, |next| next.address);
-        let last = after
-            .checked_sub(1)
-            .map_or(0, |last| self.functions[last].address);
+        let last = self.functions[first..after]
+            .first()
+            .map_or(0, |last| last.address);
         let end = |function: &Function| Some(function.address.saturating_add(function.size?));
         match self.function(address) {
             // The first of those that begin there holds all that the others do.
@@ -265,7 +275,6 @@ impl ElfNames {
             }
             Some(_) => address..address.saturating_add(1),
             None => {
-                let first = self.functions[..after].partition_point(|function| function.address < last);
                 let before = &self.functions[first.saturating_sub(NESTED)..after];
                 let ends = before.iter().filter_map(end);
                 ends.fold(last, u64::max).min(address)..next

@@ -33,19 +33,19 @@ pub(super) fn browser() -> Option<(PathBuf, PathBuf)> {
 
 /// Takes these steps on a page, and returns what was seen; nothing but the page itself was asked for, and nothing went wrong.
 pub(super) fn take(page: &Path, steps: &Value) -> Option<Vec<Value>> {
-    run("tests/readers/page.js", page, steps)
+    run("page.js", page, steps)
 }
 
 /// The same of what is on paper, and of what a screen reader is told.
 pub(super) fn take_in_other_media(page: &Path, steps: &Value) -> Option<Vec<Value>> {
-    run("tests/untimed/tests/html/other_media.js", page, steps)
+    run("other_media.js", page, steps)
 }
 
 fn run(script: &str, page: &Path, steps: &Value) -> Option<Vec<Value>> {
     let (driver, chromium) = browser()?;
     let mut node = Command::new("timeout")
         .args(["180", "node"])
-        .arg(repository().join(script))
+        .arg(repository().join("tests/readers").join(script))
         .args([&driver, &chromium])
         .arg(page)
         .arg(page.parent().expect("a folder"))

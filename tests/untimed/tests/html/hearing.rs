@@ -4,11 +4,11 @@
 use std::fs;
 use std::path::Path;
 
-use dbtime_tests::{dbtime, repository};
+use dbtime_tests::repository;
 use serde_json::{Value, json};
 
-use super::browser::{page_of, plain, scratch, take_in_other_media};
-use super::made::{recording, slower_recording};
+use super::browser::{page_of, scratch, take_in_other_media};
+use super::made::{page_of_two, recording};
 
 fn list(value: &Value) -> &Vec<Value> {
     value.as_array().expect("a list")
@@ -142,9 +142,7 @@ fn all_of_a_page_has_names_and_a_choice_is_announced() {
 #[test]
 fn all_of_a_page_of_two_recordings_has_names() {
     let homes = [scratch(), scratch()];
-    let [good, bad] = [(&homes[0], 1), (&homes[1], 4)].map(|(home, times)| slower_recording(home, "", times));
-    let page = homes[0].path().join("both.html");
-    dbtime(&["html", plain(&good), plain(&bad), "-o", plain(&page)]).expect_code(0);
+    let (page, _) = page_of_two(&homes);
     let Some(sights) = take_in_other_media(
         &page,
         &json!([

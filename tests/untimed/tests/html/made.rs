@@ -8,7 +8,10 @@ use dbtime_model::{
     ActivityRow, CauseKind, CauseLink, CauseRow, Fidelity, Frame, LatencyRow, NO_STACK, Rows, SessionId,
     SessionRow, SessionState, StackRow, State, StateGroup, StatementRow, stack_id,
 };
+use dbtime_tests::dbtime;
 use tempfile::TempDir;
+
+use super::browser::plain;
 
 pub(super) const BEGIN_US: i64 = 1_750_000_000_000_000;
 pub(super) const SECONDS: i64 = 20;
@@ -42,6 +45,14 @@ pub(super) fn frame(symbol: &str, module: &str) -> Frame {
 /// transactions, waits that are not known, states, pooled and exact rows, stacks of both sides. `word` is in all names.
 pub(super) fn recording(home: &TempDir, word: &str) -> PathBuf {
     slower_recording(home, word, 1)
+}
+
+/// A page of two of them, of which the second one has four times as much time in I/O; in a folder each.
+pub(super) fn page_of_two(homes: &[TempDir; 2]) -> (PathBuf, [PathBuf; 2]) {
+    let [good, bad] = [(&homes[0], 1), (&homes[1], 4)].map(|(home, times)| slower_recording(home, "", times));
+    let page = homes[0].path().join("both.html");
+    dbtime(&["html", plain(&good), plain(&bad), "-o", plain(&page)]).expect_code(0);
+    (page, [good, bad])
 }
 
 /// The same with so many times as much time in I/O.

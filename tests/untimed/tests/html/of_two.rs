@@ -7,7 +7,7 @@ use dbtime_tests::dbtime;
 use serde_json::{Value, json};
 
 use super::browser::{keep, plain, scratch, take};
-use super::made::{HOSTILE, slower_recording};
+use super::made::{HOSTILE, page_of_two, slower_recording};
 
 fn differences(recordings: [&Path; 2], arguments: &[&str]) -> Value {
     let [good, bad] = recordings.map(plain);
@@ -55,9 +55,7 @@ fn assert_are_differences(what: &str, rows: &Value, changes: &Value) {
 #[test]
 fn the_page_of_two_recordings_says_what_diff_says() {
     let homes = [scratch(), scratch()];
-    let [good, bad] = [(&homes[0], 1), (&homes[1], 4)].map(|(home, times)| slower_recording(home, "", times));
-    let page = homes[0].path().join("both.html");
-    dbtime(&["html", plain(&good), plain(&bad), "-o", plain(&page)]).expect_code(0);
+    let (page, [good, bad]) = page_of_two(&homes);
     let Some(sights) = take(
         &page,
         &json!([

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use dbtime_tests::{dbtime, repository};
+use dbtime_tests::repository;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::browser::{page_of, plain, report, scratch, take_in_other_media};
-use super::made::{recording, slower_recording};
+use super::browser::{page_of, report, scratch, take_in_other_media};
+use super::made::{page_of_two, recording};
 
 /// What stands where something can be done.
 const OF_SCREENS: [&str; 5] = ["click", "Drag", "Arrow keys", "Search", "Show "];
@@ -139,11 +139,9 @@ fn what_is_on_the_screen_is_on_paper_whatever_is_chosen() {
 }
 
 /// A page of two recordings, and one of a dive.
-fn others(homes: &[TempDir; 3]) -> [(&'static str, PathBuf); 2] {
-    let [good, bad] = [(&homes[0], 1), (&homes[1], 4)].map(|(home, times)| slower_recording(home, "", times));
-    let two = homes[0].path().join("both.html");
-    dbtime(&["html", plain(&good), plain(&bad), "-o", plain(&two)]).expect_code(0);
-    let trace = homes[2].path().join("kernel.fgraph");
+fn others(homes: &[TempDir; 2], home: &TempDir) -> [(&'static str, PathBuf); 2] {
+    let (two, _) = page_of_two(homes);
+    let trace = home.path().join("kernel.fgraph");
     let fixture: &Path = &repository().join("crates/import/tests/fixtures/kernel.fgraph");
     fs::copy(fixture, &trace).expect("it is there");
     [("two", two), ("dive", page_of(&trace, &[]))]
@@ -151,8 +149,8 @@ fn others(homes: &[TempDir; 3]) -> [(&'static str, PathBuf); 2] {
 
 #[test]
 fn pages_of_two_recordings_and_of_dives_are_printed_too() {
-    let homes = [scratch(), scratch(), scratch()];
-    for (what, page) in others(&homes) {
+    let (homes, home) = ([scratch(), scratch()], scratch());
+    for (what, page) in others(&homes, &home) {
         let Some(sights) = take_in_other_media(&page, &json!([{"look": true}, {"print": "page.pdf"}])) else {
             return;
         };

@@ -8,7 +8,7 @@ use dbtime_tests::dbtime;
 use serde_json::{Value, json};
 
 use super::browser::{page_of, plain, report, scratch, take};
-use super::made::{recording, slower_recording};
+use super::made::{page_of_two, recording};
 
 const START: &[&str] = &["main", "PostmasterMain"];
 
@@ -107,9 +107,7 @@ fn the_start_of_the_server_is_drawn_when_it_is_asked_for() {
 #[test]
 fn two_recordings_are_compared_without_the_start_of_the_server() {
     let homes = [scratch(), scratch()];
-    let [good, bad] = [(&homes[0], 1), (&homes[1], 4)].map(|(home, times)| slower_recording(home, "", times));
-    let page = homes[0].path().join("both.html");
-    dbtime(&["html", plain(&good), plain(&bad), "-o", plain(&page)]).expect_code(0);
+    let (page, _) = page_of_two(&homes);
     let Some(sights) = take(
         &page,
         &json!([

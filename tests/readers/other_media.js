@@ -3,11 +3,9 @@
 // Usage: node other_media.js PLAYWRIGHT-CORE CHROMIUM PAGE FOLDER < steps.json
 // Steps: {"go": fragment}, {"click": selector}, {"enter": selector} (by the keyboard), {"colours": "dark"}, {"look": true} (on the screen
 // and on paper), {"print": name}, {"hear": true}.
-const fs = require("node:fs");
 const path = require("node:path");
 
-const [core, executablePath, file, folder] = process.argv.slice(2);
-const { chromium } = require(path.resolve(core));
+const { run } = require("./opened_page.js");
 
 // Runs in the page: what of it can be seen.
 function inPage() {
@@ -44,9 +42,9 @@ function inPage() {
   });
 }
 
-async function printed(page, name) {
+async function printed(page, to) {
   await page.evaluate(() => { window.printed = null; });
-  const bytes = await page.pdf({ path: path.join(folder, name), format: "A4", tagged: true, outline: true });
+  const bytes = await page.pdf({ path: to, format: "A4", tagged: true, outline: true });
   const text = bytes.toString("latin1");
   return {
     pages: text.match(/\/Type \/Page\b/g)?.length ?? 0,
@@ -89,31 +87,13 @@ async function heard(page, session) {
   };
 }
 
-async function main() {
-  const steps = JSON.parse(fs.readFileSync(0, "utf8"));
-  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, colorScheme: "light" });
-  await context.setOffline(true);
-  const page = await context.newPage();
-  const troubles = [];
-  page.on("pageerror", (e) => troubles.push(`error: ${e.message}`));
-  page.on("console", (message) => {
-    if (["error", "warning"].includes(message.type())) troubles.push(`console: ${message.text()}`);
-  });
-  await page.goto(`file://${path.resolve(file)}`);
-  await page.waitForFunction(() => document.documentElement.dataset.ready !== undefined, null, { timeout: 30000 });
+run(async ({ page, context, folder, sights, settled }) => {
   await page.evaluate(inPage);
   const session = await context.newCDPSession(page);
   await session.send("Accessibility.enable");
-  const settled = () => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0))));
-  const sights = [];
-  for (const step of steps) {
-    const [[what, how]] = Object.entries(step);
-    if (what === "go") await page.evaluate((fragment) => { location.hash = fragment; }, how);
-    else if (what === "click") await page.locator(how).first().click();
-    else if (what === "enter") await page.locator(how).first().press("Enter");
-    else if (what === "colours") await page.emulateMedia({ colorScheme: how });
-    else if (what === "print") sights.push(await printed(page, how));
+  return async (what, how) => {
+    if (what === "enter") await page.locator(how).first().press("Enter");
+    else if (what === "print") sights.push(await printed(page, path.join(folder, how)));
     else if (what === "hear") sights.push(await heard(page, session));
     else if (what === "look") {
       const screen = await page.evaluate(() => seen());
@@ -121,14 +101,7 @@ async function main() {
       await settled();
       sights.push({ screen, paper: await page.evaluate(() => seen()) });
       await page.emulateMedia({ media: null });
-    } else throw new Error(`no such step: ${what}`);
-    await settled();
-  }
-  await browser.close();
-  process.stdout.write(JSON.stringify({ sights, troubles }));
-}
-
-main().catch((e) => {
-  console.error(e);
-  process.exit(1);
+    } else return false;
+    return true;
+  };
 });

@@ -1,0 +1,56 @@
+// A page of 'dbtime html', opened in a headless Chromium without a network; and what goes wrong in it.
+const fs = require("node:fs");
+const path = require("node:path");
+
+// Opens it, takes the steps that standard input has one by one, and prints what was seen. Scripts have the arguments
+// PLAYWRIGHT-CORE CHROMIUM PAGE FOLDER.
+async function opened(prepare) {
+  const [core, executablePath, file, folder] = process.argv.slice(2);
+  const { chromium } = require(path.resolve(core));
+  const steps = JSON.parse(fs.readFileSync(0, "utf8"));
+  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, colorScheme: "light" });
+  await context.setOffline(true);
+  const page = await context.newPage();
+  const troubles = [];
+  page.on("dialog", (dialog) => {
+    troubles.push(`dialog: ${dialog.message()}`);
+    dialog.dismiss();
+  });
+  page.on("pageerror", (e) => troubles.push(`error: ${e.message}`));
+  page.on("console", (message) => {
+    if (["error", "warning"].includes(message.type())) troubles.push(`console: ${message.text()}`);
+  });
+  const own = `file://${path.resolve(file)}`;
+  page.on("request", (request) => {
+    if (!request.url().startsWith(own)) troubles.push(`request: ${request.url()}`);
+  });
+  await page.addInitScript(() => {
+    document.addEventListener("securitypolicyviolation", (e) => console.error(`policy: ${e.violatedDirective} ${e.blockedURI}`));
+  });
+  await page.goto(own);
+  await page.waitForFunction(() => document.documentElement.dataset.ready !== undefined, null, { timeout: 30000 });
+  // What follows an event is drawn at once; the event itself may come a little later.
+  const settled = () => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0))));
+  const sights = [];
+  const take = await prepare({ page, context, folder, sights, settled });
+  for (const step of steps) {
+    const [[what, how]] = Object.entries(step);
+    if (what === "go") await page.evaluate((fragment) => { location.hash = fragment; }, how);
+    else if (what === "click") await page.locator(how).first().click();
+    else if (what === "colours") await page.emulateMedia({ colorScheme: how });
+    else if (!(await take(what, how))) throw new Error(`no such step: ${what}`);
+    await settled();
+  }
+  await browser.close();
+  process.stdout.write(JSON.stringify({ sights, troubles }));
+}
+
+// `prepare` is called with the page once it is there, and gives what takes the steps that are the script's own: false of one that it does
+// not know.
+exports.run = (prepare) => {
+  opened(prepare).catch((e) => {
+    console.error(e);
+    process.exit(1);
+  });
+};
