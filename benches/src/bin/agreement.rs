@@ -61,6 +61,8 @@ enum Load {
     CachedReads,
     /// Single rows from the disk.
     ColdReads,
+    /// A table larger than the server's buffers from the page cache; from 18 I/O workers read it.
+    Scans,
     /// All clients want the same row.
     Locks,
     /// Computing, with more clients than CPUs where there are enough.
@@ -68,11 +70,12 @@ enum Load {
 }
 
 impl Load {
-    const ALL: [Load; 6] = [
+    const ALL: [Load; 7] = [
         Load::TpcB,
         Load::ReadWrite,
         Load::CachedReads,
         Load::ColdReads,
+        Load::Scans,
         Load::Locks,
         Load::Computing,
     ];
@@ -83,6 +86,7 @@ impl Load {
             Load::ReadWrite => "read-write",
             Load::CachedReads => "cached-reads",
             Load::ColdReads => "cold-reads",
+            Load::Scans => "scans",
             Load::Locks => "locks",
             Load::Computing => "computing",
         }
@@ -114,6 +118,7 @@ impl Load {
             Load::CachedReads | Load::ColdReads => {
                 "\\set aid random(1, 100000 * :scale)\nSELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n"
             }
+            Load::Scans => "SELECT count(filler) FROM pgbench_accounts;\n",
             Load::Locks => {
                 "BEGIN;\nUPDATE pgbench_branches SET bbalance = bbalance + 1 WHERE bid = 1;\n\
                  SELECT sum(abalance) FROM pgbench_accounts WHERE aid <= 2000;\nEND;\n"
@@ -173,7 +178,8 @@ fn run(arguments: &Arguments) -> Result<()> {
             .set("fsync", "on")
             .set("shared_buffers", "32MB")
             .set("max_connections", "150")
-            .set("autovacuum", "off");
+            .set("autovacuum", "off")
+            .set("max_parallel_workers_per_gather", "0");
         if let Some(given) = bin_dir {
             options = options.bin_dir(
                 &given
