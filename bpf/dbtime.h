@@ -138,6 +138,8 @@ struct dbt_note {
 	__u32 in_iowait;
 	__u32 woken_by_session; /* since, by one of its server */
 	__u32 has_come;         /* it was blocked in this state, and had a CPU already when this was noted */
+	__u32 was_pushed_off;   /* it was in the run queue, and certainly not woken out of a sleep */
+	__u32 pad;
 	__u64 woken_ns; /* when the sleep ended in which it was, or out of which it came into the run queue; 0 = has not been seen, or it
 			 * had been pushed off its CPU */
 	struct dbt_task_id waker; /* who ended it */
@@ -216,9 +218,9 @@ struct dbt_pass {
 	__u32 slots;  /* slots in use */
 	__u32 totals; /* non-zero to report the totals of every session */
 	__u64 moment; /* whose states are looked for */
-	__u32 has_come; /* the sampler has come onto its CPU just now, for this pass */
-	__u32 number;   /* of the pass */
+	__u64 clock_offset; /* how far the scheduler's clock is behind CLOCK_MONOTONIC; 0 = not known */
 	__u64 announced; /* the moment that notes are of; 0 = none was announced */
+	__u64 number; /* of the pass */
 };
 
 enum dbt_event_kind {

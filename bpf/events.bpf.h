@@ -59,7 +59,7 @@ static __always_inline void emit_sample(struct dbt_sample *sample, __u64 kernel,
 #define task_field(task, field) (*(volatile typeof((task)->field) *)&(task)->field)
 
 /* The scheduler's clock, in which it notes when a task came onto its CPU, minus nothing but a constant and a slow drift is
- * CLOCK_MONOTONIC. The sampler finds the difference anew every second; 0 = not known. */
+ * CLOCK_MONOTONIC. The sampler's thread finds the difference anew every second; 0 = not known. */
 __u64 arrival_clock_offset = 0;
 
 #define LONGEST_TICK 20000000ULL

@@ -195,6 +195,8 @@ static __always_inline void note_sleep(struct task_struct *task, struct dbt_note
 	if (note->state == TASK_RUNNING || note->state == TASK_CAME) {
 		if (was_woken(task, note, mark))
 			note_ender(note, mark);
+		else
+			note->was_pushed_off = mark->woken_ns != 0;
 		return;
 	}
 	if (note->state == TASK_SLEPT_AGAIN)
@@ -226,7 +228,7 @@ static __always_inline void note_session(struct task_struct *task, struct dbt_sl
 
 	for (int looks = 0; looks < LOOKS && is_torn; looks++) {
 		note->switches = switches_of(task);
-		note->woken_by_session = note->has_come = 0;
+		note->woken_by_session = note->has_come = note->was_pushed_off = 0;
 		note->woken_ns = 0;
 		note->state = state_at(task, slot, noting->since);
 		note->in_iowait = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);

@@ -489,7 +489,7 @@ static __always_inline bool is_of_note(struct dbt_slot *slot, struct dbt_activit
 
 /* First look, where a timer has noted the moment: which state, is known. Which wait event, too, if the session has not run since, or
  * if it could be read before that. Who had come onto a CPU by the time of the note may have left its wait: no wait event tells
- * nothing there. */
+ * nothing there. But who had been pushed off its CPU goes on where it was, and leaves no wait for having come. */
 static __always_inline void look_by_note(struct task_struct *task, struct dbt_slot *slot)
 {
 	struct dbt_note *note = &slot->note;
@@ -497,7 +497,7 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 	__u64 switches = note->switches;
 	__u32 state = note->state;
 	bool had_come = note->has_come || !is_off_cpu(state);
-	bool had_left = had_come && !note->activity.wait;
+	bool had_left = had_come && !note->activity.wait && !note->was_pushed_off;
 	bool is_still_in_it;
 
 	if (state == TASK_ON_A_CPU)
@@ -513,7 +513,8 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 		return;
 	}
 	now = read_activity(task, slot);
-	is_still_in_it = !had_left && switches_of(task) == switches && now.wait && now.wait != WAIT_NOT_READ;
+	is_still_in_it = !had_left && switches_of(task) == switches && now.wait != WAIT_NOT_READ &&
+			 (now.wait || note->was_pushed_off);
 	if (is_off_cpu(state) && !has_run(task, switches)) {
 		slot->looked_ns = bpf_ktime_get_ns();
 		mark_sampled_sleep(task, switches, state, now.wait);
@@ -528,16 +529,17 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 			learn_from_end(slot, &now, false);
 		take_locks(task, slot);
 	} else if (note->activity.wait != WAIT_NOT_READ && !had_left &&
-		   (!had_come || is_of_note(slot, &note->activity))) {
+		   (!had_come || note->was_pushed_off || is_of_note(slot, &note->activity))) {
 		/* Those for which it may have to stand are in no wait any more, and no session has woken them. */
-		learn_from_end(slot, &note->activity, !is_still_in_it && (!note->woken_by_session || note->in_iowait));
+		learn_from_end(slot, &note->activity,
+			       note->was_pushed_off || (!is_still_in_it && (!note->woken_by_session || note->in_iowait)));
 		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &note->activity, note->since);
 		if (is_off_cpu(state) && state != TASK_RUNNING) {
 			slot->ender_is_noted = note->woken_ns != 0;
 			slot->ended_switches = (__u32)switches + 1;
 		}
 		take_locks(task, slot);
-	} else if (is_still_in_it && is_of_note(slot, &now)) {
+	} else if (is_still_in_it && (note->was_pushed_off || is_of_note(slot, &now))) {
 		/* It has come onto a CPU, and has not left the wait yet. */
 		learn_from_end(slot, &now, false);
 		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &now, slot->since_now);
@@ -760,26 +762,7 @@ static long take_slot(__u32 i, struct dbt_visit *visit)
 	return 0;
 }
 
-/* Smallest difference between the clocks in the passes since the last totals: the one that was least delayed. */
-__u64 smallest_offset = ~0ULL;
-
-/* The sampler has just come onto its CPU. */
-static __always_inline void compare_clocks(struct task_struct *sampler)
-{
-	__u64 arrival = sampler->sched_info.last_arrival, offset = bpf_ktime_get_ns() - arrival;
-
-	if (arrival && offset < smallest_offset)
-		smallest_offset = offset;
-}
-
-static __always_inline void use_clocks(void)
-{
-	if (smallest_offset != ~0ULL)
-		arrival_clock_offset = smallest_offset;
-	smallest_offset = ~0ULL;
-}
-
-/* Where the clocks are not compared yet, nothing that happened since the moment is undone. */
+/* Where the difference of the clocks is not known, nothing that happened since the moment is undone. */
 static __always_inline struct dbt_visit visit_of(struct dbt_pass *pass, struct task_struct *sampler)
 {
 	struct dbt_visit visit = {
@@ -804,10 +787,7 @@ int sampler_pass(struct dbt_pass *pass)
 	struct task_struct *sampler = bpf_get_current_task_btf();
 	struct dbt_visit visit;
 
-	if (pass->has_come)
-		compare_clocks(sampler);
-	if (pass->totals)
-		use_clocks();
+	arrival_clock_offset = pass->clock_offset;
 	room_for_pieces = MOST_PIECES;
 	visit = visit_of(pass, sampler);
 	if (note_moments && visit.announced && arrival_clock_offset)
@@ -830,10 +810,7 @@ int sampler_iterate(struct bpf_iter__task *ctx)
 
 	if (!task || !pass)
 		return 0;
-	if (task == sampler && pass->has_come)
-		compare_clocks(sampler);
-	if (task == sampler && pass->totals)
-		use_clocks();
+	arrival_clock_offset = pass->clock_offset;
 	if (task == sampler)
 		room_for_pieces = MOST_PIECES;
 	pid = task->pid;

@@ -257,7 +257,7 @@ mod tests {
             moments.push(moment);
             timer.set(moment);
             punctual.announce(moment);
-            assert!(!timer.wait(&go_on), "whether it acts or not");
+            assert!(!timer.wait_for(moment, &go_on), "whether it acts or not");
             assert!(monotonic_ns() >= moment);
         }
         drop(punctual);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::clock::NOTICES_STOP;
+use crate::clock::{NOTICES_STOP, monotonic_ns};
 
 /// Fires once, at a moment of CLOCK_MONOTONIC (nanoseconds).
 #[derive(Debug)]
@@ -65,8 +65,22 @@ impl Timer {
         self.due.load(Ordering::Acquire)
     }
 
+    /// Waits until a moment has come, for which it was set; true when the thread is to stop. Another thread that sets it for the moment
+    /// before may do so when that has fired already: then it fires once too often, and is set anew.
+    pub(crate) fn wait_for(&self, moment: u64, stop: &AtomicBool) -> bool {
+        loop {
+            if self.wait(stop) {
+                return true;
+            }
+            if monotonic_ns() >= moment {
+                return false;
+            }
+            self.set(moment);
+        }
+    }
+
     /// Waits until it fires; true when the thread is to stop.
-    pub(crate) fn wait(&self, stop: &AtomicBool) -> bool {
+    fn wait(&self, stop: &AtomicBool) -> bool {
         let longest = Timespec {
             tv_sec: NOTICES_STOP.as_secs() as i64,
             tv_nsec: i64::from(NOTICES_STOP.subsec_nanos()),
@@ -87,7 +101,6 @@ impl Timer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::monotonic_ns;
 
     #[test]
     fn it_fires_when_it_is_due_and_as_often_as_it_is_set() {

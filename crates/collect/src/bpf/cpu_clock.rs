@@ -103,7 +103,11 @@ fn timer(period_ns: u64) -> perf_event_attr {
     attr
 }
 
-fn open(attr: &mut perf_event_attr, task: i32, cpu: i32) -> io::Result<OwnedFd> {
+/// Opens an event of a task or of a CPU, as perf_event_open(2).
+///
+/// # Errors
+/// What the kernel says.
+pub(super) fn open(attr: &mut perf_event_attr, task: i32, cpu: i32) -> io::Result<OwnedFd> {
     let cloexec = libc::c_ulong::from(PERF_FLAG_FD_CLOEXEC);
     // SAFETY: the attribute is initialised and lives through the call.
     let fd = unsafe { perf_event_open_sys::perf_event_open(attr, task, cpu, -1, cloexec) };

@@ -19,6 +19,7 @@ mod ring;
 mod run_time;
 mod sampler;
 mod sched;
+mod scheduler_clock;
 mod unwind;
 
 pub(crate) use block::{BlockFilter, BlockLosses, BlockPrograms};

@@ -2,6 +2,7 @@
 //! run. It does nothing else, because it runs at real-time priority: at a normal one it would itself wait for a CPU
 //! whenever the host is busy, and find the sessions that compete with it too seldom in the run queue.
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -13,6 +14,7 @@ use libbpf_rs::{MapHandle, libbpf_sys};
 
 use super::load::{PassHandle, Programs, run_iterator, set_pass};
 use super::recorder::types::dbt_pass;
+use super::scheduler_clock::SchedulerClock;
 use crate::CollectError;
 use crate::clock::{Clock, monotonic_ns};
 use crate::punctual::{Act, Punctual};
@@ -24,8 +26,7 @@ const PRIORITY: i32 = 1;
 /// The thread uses at most one in so many parts of a CPU: where passes take long, it makes fewer of them. The samples
 /// only split exact totals, so that fewer of them cost precision, not truth.
 const SHARE_OF_CPU: u64 = 10;
-/// Where a pass is a walk over all tasks, one in so many is followed by another one that only compares the clocks.
-const WALKS: u64 = 64;
+const NAME: &CStr = c"dbtime-sampler";
 /// A pass that hangs in the kernel (a session's memory on a dead network disk) must not keep the recorder from ending.
 const LONGEST_STOP: Duration = Duration::from_secs(5);
 
@@ -100,21 +101,29 @@ impl Sampler {
         let of_thread = Arc::clone(&shared);
         let (tell, told) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new()
-            .name("dbtime-sampler".to_string())
+            .name(NAME.to_string_lossy().into_owned())
             .spawn(move || {
+                let scheduler_clock = match SchedulerClock::of_this_thread(NAME) {
+                    Ok(scheduler_clock) => scheduler_clock,
+                    Err(e) => {
+                        let _ = tell.send(Err(e));
+                        return;
+                    }
+                };
                 // The receiver waits for this very message.
-                let _ = tell.send(become_real_time());
+                let _ = tell.send(Ok(become_real_time()));
                 sample(
                     (pass, announce),
                     &of_thread,
                     &timer,
                     u64::from(rate_hz),
                     punctual,
-                    clock,
+                    (clock, scheduler_clock),
                 );
             })
             .map_err(failed)?;
-        let not_real_time = told.recv().ok().and_then(Result::err).map(|e| e.to_string());
+        let priority = told.recv().map_err(io::Error::other).flatten().map_err(failed)?;
+        let not_real_time = priority.err().map(|e| e.to_string());
         Ok(Sampler {
             shared,
             thread: Some(thread),
@@ -184,11 +193,13 @@ struct Passes {
     totals: bool,
     /// Whether any session has run since the one before.
     sessions_ran: bool,
+    /// How far the scheduler's clock is behind CLOCK_MONOTONIC; 0 = not known.
+    clock_offset: u64,
 }
 
 impl Passes {
-    /// Makes the pass of a moment. `has_come`: the calling thread has just come onto its CPU.
-    fn make(&mut self, moment: u64, has_come: bool, stop: bool) {
+    /// Makes the pass of a moment.
+    fn make(&mut self, moment: u64, stop: bool) {
         self.moment = moment;
         self.begin = monotonic_ns();
         let wanted = self.shared.totals_wanted.swap(false, Ordering::AcqRel);
@@ -201,8 +212,8 @@ impl Passes {
             totals: self.totals.into(),
             // A stop comes before its time.
             moment: moment.min(self.begin),
-            has_come: has_come.into(),
-            number: self.shared.passes.load(Ordering::Relaxed) as u32,
+            clock_offset: self.clock_offset,
+            number: self.shared.passes.load(Ordering::Relaxed),
             announced: self.announced,
         };
         match self.pass.run(pass) {
@@ -219,19 +230,6 @@ impl Passes {
         self.shared.passes.fetch_add(1, Ordering::Relaxed);
         self.end = monotonic_ns();
     }
-
-    /// Compares the clocks only; what else a pass does has been done. Not in vain where that is a walk over all tasks.
-    fn has_come(&self) {
-        if matches!(self.pass, Pass::Iterator { .. })
-            && !self.shared.passes.load(Ordering::Relaxed).is_multiple_of(WALKS)
-        {
-            return;
-        }
-        let _ = self.pass.run(dbt_pass {
-            has_come: 1,
-            ..dbt_pass::default()
-        });
-    }
 }
 
 fn sample(
@@ -240,7 +238,7 @@ fn sample(
     timer: &Arc<Timer>,
     rate_hz: u64,
     punctual: bool,
-    clock: Clock,
+    (clock, mut scheduler_clock): (Clock, SchedulerClock),
 ) {
     // A thread of real-time priority must leave the CPU to others, however many sessions there are.
     let mut rhythm = Rhythm::start(rate_hz, SHARE_OF_CPU);
@@ -255,6 +253,7 @@ fn sample(
         end: 0,
         totals: false,
         sessions_ran: false,
+        clock_offset: scheduler_clock.behind().unwrap_or_default(),
     }));
     let of_punctual = Arc::clone(&passes);
     let act: Act = Box::new(move |moment| {
@@ -263,7 +262,7 @@ fn sample(
             // The last pass is not its: one more would count for time that is over.
             && !passes.shared.stop.load(Ordering::Acquire)
         {
-            passes.make(moment, false, false);
+            passes.make(moment, false);
         }
     });
     let punctual = punctual
@@ -282,24 +281,18 @@ fn sample(
         if let (Some(punctual), true) = (&punctual, sessions_ran) {
             punctual.announce(moment);
         }
-        let mut stop = timer.wait(&shared.stop);
-        while !stop && monotonic_ns() < moment {
-            // It was set once more when it had fired already.
-            timer.set(moment);
-            stop = timer.wait(&shared.stop);
-        }
+        let stop = timer.wait_for(moment, &shared.stop);
         // A panic while it was held has been printed.
         let mut passes = passes.lock().unwrap_or_else(PoisonError::into_inner);
         if stop || passes.moment != moment {
-            passes.make(timer.due(), true, stop);
+            passes.make(timer.due(), stop);
             passes.moment = moment;
             punctual.iter().for_each(Punctual::call_back);
-        } else {
-            passes.has_come();
         }
         sessions_ran = passes.sessions_ran;
         rhythm.begins(passes.begin, &shared.standstill);
         if passes.totals {
+            passes.clock_offset = scheduler_clock.behind().unwrap_or_default();
             let punctual_ns = punctual.as_ref().map_or(0, Punctual::cpu_ns);
             shared
                 .cpu_ns
