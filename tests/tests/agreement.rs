@@ -8,7 +8,7 @@ const SYNC: &str = "IO:WALSync";
 
 /// A session that syncs its commits waits for the disk for some 0.1 ms at a time, and leaves its CPU idle: that is when a timer
 /// comes latest. Sampled at moments that depend on it, or where what it slept in is guessed by what it does when it is looked at, such
-/// waits had between half and twice their time. Now 1.01 to 1.15 (eight runs, 300 samples of them in each).
+/// waits had between half and twice their time.
 #[test]
 fn short_waits_for_the_disk_have_their_time() {
     needs_recording!();
