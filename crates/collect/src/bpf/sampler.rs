@@ -14,7 +14,7 @@ use libbpf_rs::{MapHandle, libbpf_sys};
 
 use super::load::{PassHandle, Programs, run_iterator, set_pass};
 use super::recorder::types::dbt_pass;
-use super::scheduler_clock::SchedulerClock;
+use super::scheduler_clock::{Behind, SchedulerClock};
 use crate::CollectError;
 use crate::clock::{Clock, monotonic_ns};
 use crate::punctual::{Act, Punctual};
@@ -122,7 +122,11 @@ impl Sampler {
                 );
             })
             .map_err(failed)?;
-        let priority = told.recv().map_err(io::Error::other).flatten().map_err(failed)?;
+        let priority = told
+            .recv()
+            .map_err(io::Error::other)
+            .and_then(|started| started)
+            .map_err(failed)?;
         let not_real_time = priority.err().map(|e| e.to_string());
         Ok(Sampler {
             shared,
@@ -193,8 +197,8 @@ struct Passes {
     totals: bool,
     /// Whether any session has run since the one before.
     sessions_ran: bool,
-    /// How far the scheduler's clock is behind CLOCK_MONOTONIC; 0 = not known.
-    clock_offset: u64,
+    /// How far the scheduler's clock is behind.
+    behind: Behind,
 }
 
 impl Passes {
@@ -212,7 +216,7 @@ impl Passes {
             totals: self.totals.into(),
             // A stop comes before its time.
             moment: moment.min(self.begin),
-            clock_offset: self.clock_offset,
+            clock_offset: self.behind.at(self.begin),
             number: self.shared.passes.load(Ordering::Relaxed),
             announced: self.announced,
         };
@@ -253,7 +257,7 @@ fn sample(
         end: 0,
         totals: false,
         sessions_ran: false,
-        clock_offset: scheduler_clock.behind().unwrap_or_default(),
+        behind: scheduler_clock.compare(),
     }));
     let of_punctual = Arc::clone(&passes);
     let act: Act = Box::new(move |moment| {
@@ -292,7 +296,7 @@ fn sample(
         sessions_ran = passes.sessions_ran;
         rhythm.begins(passes.begin, &shared.standstill);
         if passes.totals {
-            passes.clock_offset = scheduler_clock.behind().unwrap_or_default();
+            passes.behind = scheduler_clock.compare();
             let punctual_ns = punctual.as_ref().map_or(0, Punctual::cpu_ns);
             shared
                 .cpu_ns

@@ -22,11 +22,46 @@ use crate::clock::monotonic_ns;
 
 /// So many looks for one answer: what comes in between makes one of them worse, and the best counts.
 const LOOKS: u32 = 32;
+/// The clocks are compared anew after this time at the earliest.
+const LASTS_NS: u64 = 500_000_000;
+/// The clock of the network makes CLOCK_MONOTONIC faster or slower by 500 ppm at most (adjtimex(2)); twice that.
+const MOST_GROWTH: f64 = 1e-3;
 
 /// Of the thread that made it, which alone may use it.
 pub(super) struct SchedulerClock {
     records: Records,
     name: &'static CStr,
+    last: Behind,
+}
+
+/// The difference of the clocks when they were compared, and how it grows: CLOCK_MONOTONIC follows the clock of the network, the
+/// scheduler's does not.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Behind {
+    /// When they were compared (CLOCK_MONOTONIC, ns), and what is to be taken from that, modulo 2⁶⁴; 0 = not known.
+    at: u64,
+    ns: u64,
+    /// Nanoseconds a nanosecond.
+    growth: f64,
+}
+
+impl Behind {
+    /// What is to be taken from `now`, a moment of CLOCK_MONOTONIC, modulo 2⁶⁴; 0 = not known.
+    pub(super) fn at(&self, now: u64) -> u64 {
+        let grown = self.growth * now.saturating_sub(self.at) as f64;
+        self.ns.wrapping_add_signed(grown as i64)
+    }
+
+    /// After another comparison.
+    fn then(self, at: u64, ns: u64) -> Behind {
+        let growth = ns.wrapping_sub(self.ns) as i64 as f64 / at.saturating_sub(self.at).max(1) as f64;
+        let is_known = self.at != 0 && growth.abs() <= MOST_GROWTH;
+        Behind {
+            at,
+            ns,
+            growth: if is_known { growth } else { 0.0 },
+        }
+    }
 }
 
 impl SchedulerClock {
@@ -48,13 +83,23 @@ impl SchedulerClock {
         Ok(SchedulerClock {
             records: Records::of(open(&mut attr, 0, -1)?)?,
             name,
+            last: Behind::default(),
         })
     }
 
-    /// What is to be taken from CLOCK_MONOTONIC, modulo 2⁶⁴, nanoseconds; good to less than one microsecond. None where the
-    /// kernel made no record.
-    pub(super) fn behind(&mut self) -> Option<u64> {
-        let mut best: Option<(u64, u64)> = None;
+    /// Compares the clocks, unless that was done just now. Where the kernel makes no record what was known holds.
+    pub(super) fn compare(&mut self) -> Behind {
+        if monotonic_ns() - self.last.at >= LASTS_NS
+            && let Some((at, ns)) = self.behind()
+        {
+            self.last = self.last.then(at, ns);
+        }
+        self.last
+    }
+
+    /// When the clocks were compared, and the difference, good to less than one microsecond.
+    fn behind(&mut self) -> Option<(u64, u64)> {
+        let mut best: Option<(u64, u64, u64)> = None;
         for _ in 0..LOOKS {
             let before = monotonic_ns();
             // SAFETY: the name is a string that ends with a zero byte.
@@ -63,11 +108,12 @@ impl SchedulerClock {
             let Some(stamped) = self.records.last_time() else {
                 continue;
             };
-            if best.is_none_or(|(least, _)| took < least) {
-                best = Some((took, (before + took / 2).wrapping_sub(stamped)));
+            if best.is_none_or(|(least, ..)| took < least) {
+                let at = before + took / 2;
+                best = Some((took, at, at.wrapping_sub(stamped)));
             }
         }
-        best.map(|(_, behind)| behind)
+        best.map(|(_, at, behind)| (at, behind))
     }
 }
 
@@ -159,33 +205,53 @@ impl Drop for Records {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
-    /// Each answer is the same to a microsecond, or what the clock of the network added meanwhile.
     #[test]
-    fn it_says_the_same_again_and_the_name_stays() {
-        std::thread::Builder::new()
+    fn what_it_is_now_follows_from_two_comparisons() {
+        let first = Behind::default().then(1_000_000_000, 500);
+        assert_eq!(first.at(2_000_000_000), 500, "nothing is known of how it grows");
+        // 20 ppm, and the scheduler's clock ahead.
+        let grows = first.then(2_000_000_000, 20_500);
+        assert_eq!(grows.at(2_500_000_000), 30_500);
+        let ahead = first.then(2_000_000_000, 500_u64.wrapping_sub(20_000));
+        assert_eq!(ahead.at(3_000_000_000) as i64, -39_500);
+        // No clock runs like that: one of them was set.
+        assert_eq!(
+            first.then(2_000_000_000, 10_000_000).at(3_000_000_000),
+            10_000_000
+        );
+        assert_eq!(Behind::default().at(5), 0);
+    }
+
+    #[test]
+    #[allow(clippy::print_stderr)] // A test that is skipped says so.
+    fn it_knows_what_it_will_be_and_the_name_stays() {
+        let run = || {
+            let mut clock = match SchedulerClock::of_this_thread(c"dbtime-clock") {
+                Ok(clock) => clock,
+                Err(e) => {
+                    eprintln!("SKIPPED: perf_event_open: {e}");
+                    return;
+                }
+            };
+            let mut errors: Vec<i64> = Vec::new();
+            for _ in 0..5 {
+                let before = clock.compare();
+                std::thread::sleep(Duration::from_nanos(LASTS_NS + 10_000_000));
+                let (at, ns) = clock.behind().expect("a record");
+                errors.push((before.at(at).wrapping_sub(ns) as i64).abs());
+            }
+            errors.sort_unstable();
+            assert!(errors[2] < 2_000, "ns: {errors:?}");
+            let name = std::fs::read_to_string("/proc/thread-self/comm").expect("its own");
+            assert_eq!(name, "dbtime-clock\n");
+        };
+        let thread = std::thread::Builder::new()
             .name("dbtime-clock".to_string())
-            .spawn(|| {
-                let mut clock = match SchedulerClock::of_this_thread(c"dbtime-clock") {
-                    Ok(clock) => clock,
-                    Err(e) => {
-                        eprintln!("SKIPPED: perf_event_open: {e}");
-                        return;
-                    }
-                };
-                let answers: Vec<u64> = (0..20).map(|_| clock.behind().expect("a record")).collect();
-                let mut apart: Vec<i64> = answers
-                    .windows(2)
-                    .map(|two| (two[1].wrapping_sub(two[0]) as i64).abs())
-                    .collect();
-                apart.sort_unstable();
-                assert!(apart[apart.len() / 2] < 1000, "{answers:?}");
-                let name = std::fs::read_to_string("/proc/thread-self/comm").expect("its own");
-                assert_eq!(name, "dbtime-clock\n");
-            })
-            .expect("a thread")
-            .join()
-            .expect("no panic");
+            .spawn(run);
+        thread.expect("a thread").join().expect("no panic");
     }
 }
