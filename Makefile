@@ -70,7 +70,7 @@ UNTIMED := dbtime-model dbtime-import dbtime-report dbtime-store dbtime-untimed-
 TIMED := --workspace $(UNTIMED:%=--exclude %)
 # Files of tests/tests that mostly wait, and hold nothing to a clock or to what the whole host does: three of their tests run at once.
 # A new file is none of them.
-WAITING := agent bad_input debuginfod demo duckdb first_minute hanging heavy_locks io_workers iolat lifecycle marks metrics relations \
+WAITING := agent bad_input debuginfod demo duckdb first_minute hanging heavy_locks iolat lifecycle marks metrics relations \
 	rotation safety server_statistics statement_counts throwaway top
 
 # All packages are built at once, and each selection below has the tests' PostgreSQL client: without it a crate that serde is made
