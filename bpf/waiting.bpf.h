@@ -475,12 +475,12 @@ __noinline int stand_in(struct dbt_slot *slot, struct dbt_activity *now)
 
 /* Whether a wait event that a session was in after it had come onto a CPU is the one in which it was noted. Out of a sleep of the
  * network or of a lock it comes to its next wait about as quickly as to its next look; a wait for the disk has work of the kernel's
- * behind it. */
+ * behind it, and who had been pushed off its CPU goes on where it was. */
 static __always_inline bool is_of_note(struct dbt_slot *slot, struct dbt_activity *now)
 {
 	__u32 kind = ended_as_noted(slot);
 
-	if (kind == ENDED_DISK || kind >= ENDED_STATES)
+	if (slot->note.was_pushed_off || kind == ENDED_DISK || kind >= ENDED_STATES)
 		return true;
 	if (!(slot->ended_known & 1 << kind))
 		return kind < ENDED_SLEEP;
@@ -489,7 +489,7 @@ static __always_inline bool is_of_note(struct dbt_slot *slot, struct dbt_activit
 
 /* First look, where a timer has noted the moment: which state, is known. Which wait event, too, if the session has not run since, or
  * if it could be read before that. Who had come onto a CPU by the time of the note may have left its wait: no wait event tells
- * nothing there. But who had been pushed off its CPU goes on where it was, and leaves no wait for having come. */
+ * nothing there, unless it had been pushed off its CPU. */
 static __always_inline void look_by_note(struct task_struct *task, struct dbt_slot *slot)
 {
 	struct dbt_note *note = &slot->note;
@@ -529,7 +529,7 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 			learn_from_end(slot, &now, false);
 		take_locks(task, slot);
 	} else if (note->activity.wait != WAIT_NOT_READ && !had_left &&
-		   (!had_come || note->was_pushed_off || is_of_note(slot, &note->activity))) {
+		   (!had_come || is_of_note(slot, &note->activity))) {
 		/* Those for which it may have to stand are in no wait any more, and no session has woken them. */
 		learn_from_end(slot, &note->activity,
 			       note->was_pushed_off || (!is_still_in_it && (!note->woken_by_session || note->in_iowait)));
@@ -539,7 +539,7 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 			slot->ended_switches = (__u32)switches + 1;
 		}
 		take_locks(task, slot);
-	} else if (is_still_in_it && (note->was_pushed_off || is_of_note(slot, &now))) {
+	} else if (is_still_in_it && is_of_note(slot, &now)) {
 		/* It has come onto a CPU, and has not left the wait yet. */
 		learn_from_end(slot, &now, false);
 		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &now, slot->since_now);

@@ -207,9 +207,9 @@ fn blocked_error(recorded: &Recorded, session: &SessionTime, seconds: f64) -> f6
 
 /// Seconds of waits that are not in their calls: a wait is recorded from the entry of its call to the exit. What the session
 /// does before and after, the kernel's entry and exit and the probes' own work there included, is not in it: 0.5 to 1 us a
-/// call in a loop (docs/exact.md), and 3 to 12 us, depending on the machine, where caches are cold after a sleep.
+/// call in a loop (docs/exact.md), and 3 to 8 us, depending on the machine, where caches are cold after a sleep.
 fn outside_of_calls(calls: u64) -> f64 {
-    0.0005 + calls as f64 * 15e-6
+    0.0005 + calls as f64 * 10e-6
 }
 
 #[test]
