@@ -68,6 +68,9 @@ pub fn parse_age(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A recording takes late rows for a quarter of a minute after its end, and only then the one after it may end.
+const SHORTEST_ROTATION_S: u64 = 20;
+
 /// How long recordings are of which one follows the other: they begin at the same times each day.
 pub fn parse_rotation(text: &str) -> Result<Duration, String> {
     let seconds = match text.strip_suffix('d') {
@@ -78,10 +81,10 @@ pub fn parse_rotation(text: &str) -> Result<Duration, String> {
             .map(|time| time.as_secs()),
     };
     seconds
-        .filter(|&seconds| (10..=DAY_S).contains(&seconds) && DAY_S.is_multiple_of(seconds))
+        .filter(|&seconds| (SHORTEST_ROTATION_S..=DAY_S).contains(&seconds) && DAY_S.is_multiple_of(seconds))
         .map(Duration::from_secs)
         .ok_or_else(|| {
-            "must be 10s to 1d, and a day must be a multiple of it, as in 10m, 1h or 1d".to_string()
+            "must be 20s to 1d, and a day must be a multiple of it, as in 10m, 1h or 1d".to_string()
         })
 }
 

@@ -4,7 +4,9 @@
 //! earlier one is waited for. Each can be read alone: what its rows name and its own time has not described is copied from the
 //! recording before, which therefore has to stay where it is as long as this one is written.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use dbtime_model::output::{Directory, Owner};
 use dbtime_model::recording::{CollectorMeta, Cost, Meta, Quality, Recording, RecordingError};
@@ -30,6 +32,8 @@ pub(super) struct Series {
     flight: String,
     rotation: Option<Rotation>,
     current: Segments,
+    /// Recordings before it of which all is written: their segments are merged, which takes a minute, as readers may still take them.
+    ending: VecDeque<Segments>,
     /// How the recorder stood when it began.
     quality: Quality,
     cost: Cost,
@@ -49,7 +53,8 @@ struct Rotation {
     rows_until_us: i64,
     /// It has been said that the next one cannot be begun.
     told: bool,
-    before: Before,
+    /// The recording before, as long as late rows may come.
+    before: Option<Open>,
     /// What the current recording describes.
     described: Described,
     /// The recording before, as far as it is ended.
@@ -58,15 +63,7 @@ struct Rotation {
     series: String,
 }
 
-/// The recording before.
-enum Before {
-    None,
-    /// Late rows may come.
-    Open(Box<Open>),
-    /// All of it is written; its segments are merged.
-    Ending(Box<Segments>),
-}
-
+/// A recording that has ended, for which late rows may come.
 struct Open {
     segments: Segments,
     meta: Meta,
@@ -92,20 +89,9 @@ impl Series {
     /// # Errors
     /// It cannot be made.
     pub(super) fn begin(plan: &Plan, mut meta: Meta) -> anyhow::Result<Series> {
-        let rotation = plan.rotate.map(|every| {
-            let every_us = i64::try_from(every.as_micros()).unwrap_or(i64::MAX);
-            Rotation {
-                every_us,
-                window_us: i64::from(plan.collect.resolution_s.max(1)) * SECOND_US,
-                until_us: next_multiple(meta.start_us, every_us),
-                rows_until_us: meta.start_us,
-                told: false,
-                before: Before::None,
-                described: Described::default(),
-                known: None,
-                series: format!("{}-{}", std::process::id(), meta.start_us),
-            }
-        });
+        let rotation = plan
+            .rotate
+            .map(|every| Rotation::begin(every, plan.collect.resolution_s, meta.start_us));
         if let Some(rotation) = &rotation {
             meta.collector.series = rotation.series.clone();
         }
@@ -138,6 +124,7 @@ impl Series {
             flight: String::new(),
             start_us: meta.start_us,
             current,
+            ending: VecDeque::new(),
             rotation: None,
             quality: Quality::default(),
             cost: Cost::default(),
@@ -155,10 +142,9 @@ impl Series {
         self.current.meta().cost.bytes_written
     }
 
-    /// True while the recording before is merged: that goes on whether rows come or not.
+    /// True while recordings before are merged: that goes on whether rows come or not.
     pub(super) fn has_more_to_do(&self) -> bool {
-        let before = self.rotation.as_ref().map(|rotation| &rotation.before);
-        matches!(before, Some(Before::Ending(_)))
+        !self.ending.is_empty()
     }
 
     /// Writes what has come; begins the next recording before that when it is time.
@@ -167,26 +153,29 @@ impl Series {
     /// Too much waits to be written.
     pub(super) fn take(&mut self, part: Part, tell: &mut dyn FnMut(Told)) -> anyhow::Result<()> {
         self.end_before(tell);
+        let mut rows = self.sort_into_before(part.rows, part.now_us, tell)?;
         // Before rows are written: those of the next recording's time belong to it.
-        self.turn(&part.meta, part.now_us, tell);
+        if self.turn(&part.meta, part.now_us, tell) {
+            rows = self.sort_into_before(rows, part.now_us, tell)?;
+        }
+        self.sort_in(rows);
         let meta = self.meta_of(part.meta, self.start_us);
-        self.sort_in(part.rows, part.now_us, tell)?;
         self.current.write(meta, tell)
     }
 
-    /// Begins the next recording when it is time. Where it cannot be begun the current one goes on.
-    fn turn(&mut self, meta: &Meta, now_us: i64, tell: &mut dyn FnMut(Told)) {
+    /// Begins the next recording when it is time, and says whether it has. Where it cannot be begun the current one goes on.
+    fn turn(&mut self, meta: &Meta, now_us: i64, tell: &mut dyn FnMut(Told)) -> bool {
         let Some(rotation) = &mut self.rotation else {
-            return;
+            return false;
         };
-        if now_us < rotation.until_us || !matches!(rotation.before, Before::None) {
-            return;
+        if now_us < rotation.until_us || rotation.before.is_some() {
+            return false;
         }
         // Later than it should be, some rows of the time after are in the current recording, and its end lies behind them.
         if rotation.rows_until_us > rotation.until_us {
             rotation.until_us = multiple_from(rotation.rows_until_us, rotation.window_us);
             if now_us < rotation.until_us {
-                return;
+                return false;
             }
         }
         let cut_us = rotation.until_us;
@@ -205,7 +194,7 @@ impl Series {
         ended.end_us = cut_us;
         ended.notes.retain(|note| note.time_us < cut_us);
         let Some(rotation) = &mut self.rotation else {
-            return;
+            return false;
         };
         let (next, directory) = match next {
             Ok(next) => next,
@@ -214,7 +203,7 @@ impl Series {
                     let text = format!("cannot begin the next recording, so this one continues: {e}");
                     tell(Told::Note(text));
                 }
-                return;
+                return false;
             }
         };
         let described = std::mem::take(&mut rotation.described);
@@ -222,75 +211,91 @@ impl Series {
             directory,
             described: described.clone(),
         };
-        rotation.before = Before::Open(Box::new(Open {
+        rotation.before = Some(Open {
             segments: std::mem::replace(&mut self.current, next),
             meta: ended,
             described,
             missing: Described::default(),
             known: rotation.known.replace(known),
             is_new: true,
-        }));
+        });
         rotation.told = false;
         rotation.until_us = next_multiple(now_us, rotation.every_us);
         self.quality = meta.quality.clone();
         self.cost = meta.cost.clone();
         self.start_us = cut_us;
         tell(Told::Turned(cut_us));
+        true
     }
 
-    /// Makes the recording before complete, step by step.
+    /// Makes the recordings before complete, step by step, one after the other.
     pub(super) fn end_before(&mut self, tell: &mut dyn FnMut(Told)) {
-        let Some(rotation) = &mut self.rotation else {
-            return;
-        };
-        if let Before::Ending(segments) = &mut rotation.before
-            && segments.prepare_to_finish(tell)
-            && let Before::Ending(segments) = std::mem::replace(&mut rotation.before, Before::None)
+        if let Some(first) = self.ending.front_mut()
+            && first.prepare_to_finish(tell)
+            && let Some(segments) = self.ending.pop_front()
         {
             match segments.finish(None, self.owner, tell) {
-                Ok(outcome) => {
-                    if outcome.activity_rows > 0 {
-                        tell(Told::complete(&outcome));
-                        self.last_complete = Some(outcome);
-                    }
-                }
+                Ok(outcome) => self.is_complete(outcome, tell),
                 Err(e) => tell(Told::Note(format!("{e:#}"))),
             }
         }
     }
 
-    /// Rows of the recording before are written, all others wait to be.
-    fn sort_in(&mut self, mut rows: Rows, now_us: i64, tell: &mut dyn FnMut(Told)) -> anyhow::Result<()> {
+    /// This one has ended, and another one goes on.
+    fn is_complete(&mut self, outcome: Outcome, tell: &mut dyn FnMut(Told)) {
+        if outcome.activity_rows > 0 {
+            tell(Told::complete(&outcome));
+            self.last_complete = Some(outcome);
+        }
+    }
+
+    /// Writes rows of the recording before, as long as it is open for them. What is left is of the current one's time, or has none.
+    fn sort_into_before(
+        &mut self,
+        mut rows: Rows,
+        now_us: i64,
+        tell: &mut dyn FnMut(Told),
+    ) -> anyhow::Result<Rows> {
+        let Some(rotation) = &mut self.rotation else {
+            return Ok(rows);
+        };
+        let Some(open) = &mut rotation.before else {
+            return Ok(rows);
+        };
+        let later = rows.split_off_times(self.start_us);
+        let timeless = Rows {
+            sessions: std::mem::take(&mut rows.sessions),
+            stacks: std::mem::take(&mut rows.stacks),
+            statements: std::mem::take(&mut rows.statements),
+            comments: std::mem::take(&mut rows.comments),
+            spans: std::mem::take(&mut rows.spans),
+            switches: std::mem::take(&mut rows.switches),
+            ..Rows::default()
+        };
+        open.take(rows, &timeless);
+        // Rows of its last seconds come later than what describes them.
+        if std::mem::take(&mut open.is_new) {
+            open.describe(&timeless);
+        }
+        open.look_up_in(&self.current, &rotation.described);
+        open.segments.write(open.meta.clone(), tell)?;
+        if now_us >= self.start_us.saturating_add(LATE_US)
+            && open.segments.is_written()
+            && let Some(open) = rotation.before.take()
+        {
+            self.ending.push_back(open.segments);
+        }
+        let mut rows = timeless;
+        rows.append(later);
+        Ok(rows)
+    }
+
+    /// Rows wait to be written into the current recording, with what describes them.
+    fn sort_in(&mut self, rows: Rows) {
         let Some(rotation) = &mut self.rotation else {
             self.current.pending.append(rows);
-            return Ok(());
+            return;
         };
-        if let Before::Open(open) = &mut rotation.before {
-            let later = rows.split_off_times(self.start_us);
-            let timeless = Rows {
-                sessions: std::mem::take(&mut rows.sessions),
-                stacks: std::mem::take(&mut rows.stacks),
-                statements: std::mem::take(&mut rows.statements),
-                comments: std::mem::take(&mut rows.comments),
-                spans: std::mem::take(&mut rows.spans),
-                switches: std::mem::take(&mut rows.switches),
-                ..Rows::default()
-            };
-            open.take(rows, &timeless);
-            // Rows of its last seconds come later than what describes them.
-            if std::mem::take(&mut open.is_new) {
-                open.describe(&timeless);
-            }
-            open.segments.write(open.meta.clone(), tell)?;
-            rows = timeless;
-            rows.append(later);
-            if now_us >= self.start_us.saturating_add(LATE_US)
-                && open.segments.is_written()
-                && let Before::Open(open) = std::mem::replace(&mut rotation.before, Before::None)
-            {
-                rotation.before = Before::Ending(Box::new(open.segments));
-            }
-        }
         if let Some(last_us) = rows.last_second() {
             let until_us = last_us.saturating_add(rotation.window_us);
             rotation.rows_until_us = rotation.rows_until_us.max(until_us);
@@ -305,7 +310,6 @@ impl Series {
             rotation.described.add(found.describes());
             pending.append(found);
         }
-        Ok(())
     }
 
     /// Of what the collector says of all its time, what is of a recording that began then.
@@ -334,16 +338,20 @@ impl Series {
     /// # Errors
     /// The end of one is missing.
     pub(super) fn finish(
-        self,
+        mut self,
         failed: Option<anyhow::Error>,
         tell: &mut dyn FnMut(Told),
     ) -> anyhow::Result<Outcome> {
-        let before = match self.rotation.map(|rotation| rotation.before) {
-            Some(Before::Open(open)) => Some(open.segments),
-            Some(Before::Ending(segments)) => Some(*segments),
-            Some(Before::None) | None => None,
-        };
-        let before = before.map(|segments| segments.finish(None, self.owner, tell));
+        let open = self.rotation.take().and_then(|rotation| rotation.before);
+        self.ending.extend(open.map(|open| open.segments));
+        let last = self.ending.pop_back();
+        while let Some(segments) = self.ending.pop_front() {
+            match segments.finish(None, self.owner, tell) {
+                Ok(outcome) => self.is_complete(outcome, tell),
+                Err(e) => tell(Told::Note(format!("{e:#}"))),
+            }
+        }
+        let before = last.map(|segments| segments.finish(None, self.owner, tell));
         // What ended the recording came before that.
         let is_first = failed.is_some();
         let outcome = self.current.finish(failed, self.owner, tell);
@@ -372,6 +380,24 @@ impl Series {
     }
 }
 
+impl Rotation {
+    /// `resolution_s`: a row stands for so many seconds at most.
+    fn begin(every: Duration, resolution_s: u32, start_us: i64) -> Rotation {
+        let every_us = i64::try_from(every.as_micros()).unwrap_or(i64::MAX);
+        Rotation {
+            every_us,
+            window_us: i64::from(resolution_s.max(1)) * SECOND_US,
+            until_us: next_multiple(start_us, every_us),
+            rows_until_us: start_us,
+            told: false,
+            before: None,
+            described: Described::default(),
+            known: None,
+            series: format!("{}-{start_us}", std::process::id()),
+        }
+    }
+}
+
 impl Open {
     /// Takes rows of its time, and what describes them: of what is described beside them, or in the recording before it.
     fn take(&mut self, rows: Rows, beside: &Rows) {
@@ -387,6 +413,18 @@ impl Open {
         self.segments.pending.append(descriptions);
     }
 
+    /// Takes descriptions that the recording after it had first: they came in the moments after the cut, before their rows.
+    fn look_up_in(&mut self, next: &Segments, described: &Described) {
+        if self.missing.is_empty() {
+            return;
+        }
+        let mut found = next.pending.descriptions_of(&self.missing);
+        self.missing.subtract(&found.describes());
+        found.append(look_up(next.directory(), described, &mut self.missing));
+        self.described.add(found.describes());
+        self.segments.pending.append(found);
+    }
+
     /// Takes sessions, stacks and statements that were seen in its time, whether a row has named them by now or not.
     fn describe(&mut self, seen: &Rows) {
         let mut new = seen.describes();
@@ -397,46 +435,51 @@ impl Open {
 }
 
 impl Known {
-    /// Takes out of what is sought what this recording describes, and says how. Nothing is sought twice.
+    /// See [`look_up`].
     fn look_up(&self, sought: &mut Described) -> Rows {
-        let mut wanted = sought.clone();
-        wanted.keep(&self.described);
-        sought.subtract(&wanted);
-        let mut found = Rows::default();
-        if wanted.is_empty() {
-            return found;
-        }
-        let recording = self.directory.try_clone().map(Recording::inside);
-        let Ok(Ok(recording)) = recording else {
-            return found;
-        };
-        // What cannot be read of it is missing here, too.
-        if !wanted.sessions.is_empty() {
-            recording.read::<SessionRow>(|rows| {
-                let is_wanted = |row: &SessionRow| wanted.sessions.contains(&row.id);
-                found.sessions.extend(rows.into_iter().filter(is_wanted));
-            });
-        }
-        if !wanted.stacks.is_empty() {
-            recording.read::<StackRow>(|rows| {
-                let is_wanted = |row: &StackRow| wanted.stacks.contains(&row.id);
-                found.stacks.extend(rows.into_iter().filter(is_wanted));
-            });
-        }
-        if !wanted.statements.is_empty() {
-            recording.read::<StatementRow>(|rows| {
-                let is_wanted = |row: &StatementRow| wanted.statements.contains(&row.id);
-                found.statements.extend(rows.into_iter().filter(is_wanted));
-            });
-        }
-        if !wanted.comments.is_empty() {
-            recording.read::<CommentRow>(|rows| {
-                let is_wanted = |row: &CommentRow| wanted.comments.contains(&row.id);
-                found.comments.extend(rows.into_iter().filter(is_wanted));
-            });
-        }
-        found
+        look_up(&self.directory, &self.described, sought)
     }
+}
+
+/// Takes out of what is sought what the recording in this directory describes, and says how. Nothing is sought twice.
+fn look_up(directory: &Directory, described: &Described, sought: &mut Described) -> Rows {
+    let mut wanted = sought.clone();
+    wanted.keep(described);
+    sought.subtract(&wanted);
+    let mut found = Rows::default();
+    if wanted.is_empty() {
+        return found;
+    }
+    let recording = directory.try_clone().map(Recording::inside);
+    let Ok(Ok(recording)) = recording else {
+        return found;
+    };
+    // What cannot be read of it is missing here, too.
+    if !wanted.sessions.is_empty() {
+        recording.read::<SessionRow>(|rows| {
+            let is_wanted = |row: &SessionRow| wanted.sessions.contains(&row.id);
+            found.sessions.extend(rows.into_iter().filter(is_wanted));
+        });
+    }
+    if !wanted.stacks.is_empty() {
+        recording.read::<StackRow>(|rows| {
+            let is_wanted = |row: &StackRow| wanted.stacks.contains(&row.id);
+            found.stacks.extend(rows.into_iter().filter(is_wanted));
+        });
+    }
+    if !wanted.statements.is_empty() {
+        recording.read::<StatementRow>(|rows| {
+            let is_wanted = |row: &StatementRow| wanted.statements.contains(&row.id);
+            found.statements.extend(rows.into_iter().filter(is_wanted));
+        });
+    }
+    if !wanted.comments.is_empty() {
+        recording.read::<CommentRow>(|rows| {
+            let is_wanted = |row: &CommentRow| wanted.comments.contains(&row.id);
+            found.comments.extend(rows.into_iter().filter(is_wanted));
+        });
+    }
+    found
 }
 
 /// Makes a recording; of one of many the name is not chosen by anybody, so it gets another one where that is taken.
@@ -466,11 +509,12 @@ fn multiple_from(moment_us: i64, every_us: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::sync::Arc;
 
     use dbtime_model::output::Place;
     use dbtime_model::recording::SCHEMA_VERSION;
-    use dbtime_model::{LatencyRow, SessionId};
+    use dbtime_model::{ActivityRow, Fidelity, LatencyRow, NO_STACK, SessionId, SessionState, State};
 
     use super::*;
 
@@ -534,6 +578,120 @@ mod tests {
         open.take(Rows::default(), &sessions(&[3, 4]));
         open.take(rows(1), &sessions(&[1]));
         assert_eq!(described(&open.segments.pending), [SessionId(1), SessionId(3)]);
+    }
+
+    /// A row of each second of a statement that is described once, and again where a recording begins.
+    fn seconds(from_s: i64, until_s: i64, described: &[u64]) -> Rows {
+        let activity = (from_s..until_s).map(|second| ActivityRow {
+            time: second * SECOND_US,
+            session: SessionId::RECORDER,
+            statement: 7,
+            wait_class: "IO".to_string(),
+            wait_event: "WALSync".to_string(),
+            idle: false,
+            state: State::Disk,
+            session_state: SessionState::Active,
+            kernel_stack: NO_STACK,
+            user_stack: NO_STACK,
+            comment: 0,
+            ns: 1_000_000_000,
+            count: 0,
+            samples: 99,
+            fidelity: Fidelity::Sampled,
+            pooled: false,
+        });
+        let statements = described.iter().map(|&id| StatementRow {
+            id,
+            text: "SELECT ?".to_string(),
+            ..StatementRow::default()
+        });
+        Rows {
+            activity: activity.collect(),
+            statements: statements.collect(),
+            ..Rows::default()
+        }
+    }
+
+    /// A series that began at this second in this folder, where each recording lasts 20 s.
+    fn series(home: &Path, from_s: i64) -> Series {
+        let meta = Meta {
+            start_us: from_s * SECOND_US,
+            ..meta()
+        };
+        let output = Output::In(Arc::new(Directory::open(home).expect("it is there")));
+        let current = begin_segments(&output, meta.clone(), true).expect("a new recording");
+        Series {
+            rotation: Some(Rotation::begin(Duration::from_secs(20), 1, meta.start_us)),
+            ..Series::of(output, None, current, &meta)
+        }
+    }
+
+    fn take(series: &mut Series, now_s: i64, rows: Rows) -> bool {
+        let mut turned = false;
+        let part = Part {
+            meta: meta(),
+            rows,
+            now_us: now_s * SECOND_US,
+        };
+        let taken = series.take(part, &mut |told| turned |= matches!(told, Told::Turned(_)));
+        taken.expect("it is written");
+        turned
+    }
+
+    /// Seconds and described statements of each, by their names.
+    fn read_all(home: &Path) -> Vec<(Vec<i64>, Vec<u64>)> {
+        let entries = std::fs::read_dir(home).expect("a folder");
+        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("it is there").path()).collect();
+        paths.sort();
+        let recordings = paths
+            .iter()
+            .map(|path| Recording::open(path).expect("a recording"));
+        recordings
+            .map(|recording| {
+                let (mut seconds, mut statements) = (Vec::new(), Vec::new());
+                recording.read(|rows: Vec<ActivityRow>| {
+                    seconds.extend(rows.iter().map(|row| row.time / SECOND_US));
+                });
+                recording.read(|rows: Vec<StatementRow>| statements.extend(rows.iter().map(|row| row.id)));
+                seconds.sort_unstable();
+                (seconds, statements)
+            })
+            .collect()
+    }
+
+    /// Merging the segments of one takes longer than the next one lasts.
+    #[test]
+    fn the_next_one_begins_in_time_while_those_before_are_merged() {
+        let home = tempfile::tempdir().expect("a folder");
+        let mut series = series(home.path(), 10);
+        for now_s in (15..=95).step_by(5) {
+            let described: &[u64] = if now_s == 15 { &[7] } else { &[] };
+            let turned = take(&mut series, now_s, seconds(now_s - 5, now_s, described));
+            assert_eq!(turned, now_s % 20 == 0, "at {now_s}");
+        }
+        let outcome = series.finish(None, &mut |_| {}).expect("all are written");
+        assert_eq!(outcome.activity_rows, 15);
+        let expected: Vec<_> = [10..20, 20..40, 40..60, 60..80, 80..95]
+            .into_iter()
+            .map(|seconds| (seconds.collect(), vec![7]))
+            .collect();
+        assert_eq!(read_all(home.path()), expected);
+    }
+
+    #[test]
+    fn a_late_row_finds_what_the_next_recording_described_before_it_came() {
+        let home = tempfile::tempdir().expect("a folder");
+        let mut series = series(home.path(), 10);
+        take(&mut series, 15, seconds(10, 15, &[7]));
+        assert!(take(&mut series, 20, seconds(15, 19, &[])));
+        take(&mut series, 21, seconds(20, 21, &[8]));
+        let mut late = seconds(19, 20, &[]);
+        late.activity[0].statement = 8;
+        take(&mut series, 22, late);
+        series.finish(None, &mut |_| {}).expect("all are written");
+        let all = read_all(home.path());
+        assert_eq!(all[0], ((10..20).collect(), vec![7, 8]));
+        assert_eq!(all[1].0, [20]);
     }
 
     #[test]
