@@ -107,6 +107,10 @@ impl Formatter for EscapedJson<'_> {
 
 fn is_unprintable(c: char) -> bool {
     use GeneralCategory::{Control, Format, LineSeparator, ParagraphSeparator};
+    // Looking up the category is a search in a table.
+    if c.is_ascii() {
+        return c.is_ascii_control();
+    }
     matches!(
         c.general_category(),
         Control | Format | LineSeparator | ParagraphSeparator
