@@ -234,18 +234,19 @@ impl Series {
             && first.prepare_to_finish(tell)
             && let Some(segments) = self.ending.pop_front()
         {
-            match segments.finish(None, self.owner, tell) {
-                Ok(outcome) => self.is_complete(outcome, tell),
-                Err(e) => tell(Told::Note(format!("{e:#}"))),
-            }
+            self.end_one(segments, tell);
         }
     }
 
-    /// This one has ended, and another one goes on.
-    fn is_complete(&mut self, outcome: Outcome, tell: &mut dyn FnMut(Told)) {
-        if outcome.activity_rows > 0 {
-            tell(Told::complete(&outcome));
-            self.last_complete = Some(outcome);
+    /// Ends one that is not the last: what goes wrong is said, and the others go on.
+    fn end_one(&mut self, segments: Segments, tell: &mut dyn FnMut(Told)) {
+        match segments.finish(None, self.owner, tell) {
+            Ok(outcome) if outcome.activity_rows > 0 => {
+                tell(Told::complete(&outcome));
+                self.last_complete = Some(outcome);
+            }
+            Ok(_) => {}
+            Err(e) => tell(Told::Note(format!("{e:#}"))),
         }
     }
 
@@ -346,10 +347,7 @@ impl Series {
         self.ending.extend(open.map(|open| open.segments));
         let last = self.ending.pop_back();
         while let Some(segments) = self.ending.pop_front() {
-            match segments.finish(None, self.owner, tell) {
-                Ok(outcome) => self.is_complete(outcome, tell),
-                Err(e) => tell(Told::Note(format!("{e:#}"))),
-            }
+            self.end_one(segments, tell);
         }
         let before = last.map(|segments| segments.finish(None, self.owner, tell));
         // What ended the recording came before that.
