@@ -68,7 +68,7 @@ function seen() {
     scripts: all("script").length,
     ran: window.ran ?? null,
     marks: Object.fromEntries(performance.getEntriesByType("mark").map((mark) => [mark.name, mark.startTime])),
-    measured: window.dbtimePage?.measure() ?? null,
+    measured: window.dbtimePage?.measure?.() ?? null,
     overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
   };
 }

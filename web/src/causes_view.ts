@@ -39,7 +39,7 @@ export class CausesView {
     this.order = { column, isReversed };
     const wasOnHead = this.element.querySelector("thead")?.contains(document.activeElement) ?? false;
     this.redraw?.();
-    if (wasOnHead) this.element.querySelector<HTMLElement>("th[aria-sort$=ending] button")?.focus();
+    if (wasOnHead) this.element.querySelector<HTMLElement>("th[aria-sort$=ending] button")?.focus({ preventScroll: true });
   }
 
   private inOrder(waits: CausedWait[]): CausedWait[] {

@@ -247,7 +247,7 @@ function latencies(of: Dictionaries, long: (name: string) => Uint32Array, wide: 
 /** What of a recording a flame graph is drawn of. */
 export type FlameSource = Pick<
   Recording,
-  "waits" | "states" | "state_groups" | "statements" | "functions" | "modules" | "names_of_modules" | "kernel" | "paths" | "palette" | "are_times" | "unit"
+  "waits" | "states" | "state_groups" | "statements" | "functions" | "modules" | "names_of_modules" | "kernel" | "code_modules" | "code_of_functions" | "paths" | "palette" | "are_times" | "unit"
 >;
 
 /** Cells of which a flame graph is drawn. */

@@ -72,6 +72,9 @@ interface Dictionaries {
   modules: number[];
   names_of_modules: string[];
   kernel: number[];
+  code_modules: string[];
+  /** For each function its place among them, from 1; 0 = it is of none. */
+  code_of_functions: number[];
   palette: Recording["palette"];
 }
 
@@ -103,6 +106,7 @@ export function differenceOf(unpacked: Unpacked): Difference {
   };
   within(stacks.wait, waits.length);
   within(stacks.state, of.states.length);
+  within(of.code_of_functions, of.code_modules.length + 1);
   within(stacks.leaf, frames.paths.callers.length);
   return { ...of, frames, stacks, sides: { good: wide("stacks.good"), bad: wide("stacks.bad") } };
 }

@@ -1,6 +1,7 @@
 // Tables of what differs between two recordings, the largest difference first.
 
 import { amountOf, type Change, type CounterChange, type Difference, type LatencyChange, type PlaceKind, signedOf, type StatementChange } from "./difference.ts";
+import { IN_MODULE } from "./flame.ts";
 import { type Column, type Order, RankedTable } from "./ranked_table.ts";
 import { duration, oneLine } from "./words.ts";
 
@@ -36,19 +37,20 @@ function signedPercent(percent: number): string {
   return `${percent < 0 ? "−" : "+"}${Math.abs(percent).toFixed(1)}`;
 }
 
-/** The name that a place has in the flame graph. */
+/** What finds a place in the flame graph. */
 function frameOf(kind: PlaceKind, place: string): string {
+  if (kind === "modules") return IN_MODULE + place;
   const name = kind === "cells" ? place.slice(0, place.lastIndexOf(", ")) : kind === "paths" ? place.split(" > ").at(-1)! : place;
   return name.replace(/ \[k\]$/, "");
 }
 
-/** The differences of a kind of places. Those that are frames can be searched for in the flame graph. */
+/** The differences of a kind of places. A click searches for them in the flame graph. */
 export function placeTable(of: Difference, kind: PlaceKind, isFound: (frame: string) => boolean, find: (frame: string) => void, sorted: Sorted): RankedTable<Placed> {
   const columns: Column<Placed>[] = [
     { word: "place", name: TITLES[kind], text: ({ place }) => oneLine(place), isWide: true },
     ...numbers<Placed>(of, ({ change }) => change, kind === "functions"),
   ];
-  const table = new RankedTable<Placed>(`Differences by ${TITLES[kind]}`, columns, "difference", ({ at }) => String(at), ({ place }) => isFound(frameOf(kind, place)), kind === "modules" ? null : ({ place }) => find(frameOf(kind, place)), sorted);
+  const table = new RankedTable<Placed>(`Differences by ${TITLES[kind]}`, columns, "difference", ({ at }) => String(at), ({ place }) => isFound(frameOf(kind, place)), ({ place }) => find(frameOf(kind, place)), sorted);
   const rows = of.places[kind].map((place, at) => ({ at, place, change: of.diff[kind][at]! }));
   table.update(rows.filter(({ change }) => change.difference !== 0));
   return table;

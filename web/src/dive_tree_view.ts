@@ -114,7 +114,7 @@ export class DiveTreeView {
     this.head.replaceChildren(this.headCell(NAME, "function", false), ...this.columns.map(({ word, name }) => this.headCell(word, name, true)));
     this.body.replaceChildren(...this.rows.slice(0, this.shown).map((row) => this.line(row)));
     this.box.scrollTop = top;
-    if (wasOnHead !== undefined) for (const cell of this.head.cells) if (cell.dataset.word === wasOnHead) cell.querySelector("button")?.focus();
+    if (wasOnHead !== undefined) for (const cell of this.head.cells) if (cell.dataset.word === wasOnHead) cell.querySelector("button")?.focus({ preventScroll: true });
     if (hadFocus) this.lineAt(this.places.get(this.current) ?? 0)?.focus({ preventScroll: true });
     this.drawMore();
   }

@@ -189,15 +189,19 @@ export function frameAt({ rows, from, ns }: Flame, at: number, depth: number): n
   return at >= from[frame]! && at < from[frame]! + ns[frame]! ? frame : -1;
 }
 
-/** For each frame 1 when its name has the text in it, and the time of all that have, each once. */
+/** What stands before the name of a module when all its frames are looked for. */
+export const IN_MODULE = "in:";
+
+/** For each frame 1 when its name has the text in it, or when it is of the module of that name, and the time of all these, each once. */
 export function found(of: FlameSource, flame: Flame, text: string): { is: Uint8Array; ns: number } {
   const wanted = text.toLowerCase();
+  const module = text.startsWith(IN_MODULE) ? of.code_modules.indexOf(text.slice(IN_MODULE.length)) + 1 : 0;
   const isIn = (names: string[]) => Uint8Array.from(names, (name) => (name.toLowerCase().includes(wanted) ? 1 : 0));
   const matches = new Map<Kind, Uint8Array>([
     ["wait", isIn(of.waits.map((wait) => wait.label))],
     ["state", isIn(of.states)],
     ["query", isIn(of.statements.map((statement) => `${statement.query} ${statement.text ?? ""}`))],
-    ["function", isIn(of.functions)],
+    ["function", module > 0 ? Uint8Array.from(of.code_of_functions, (code) => (code === module ? 1 : 0)) : isIn(of.functions)],
   ]);
   const is = new Uint8Array(flame.count);
   const isBelow = new Uint8Array(flame.count);

@@ -4,15 +4,25 @@ import { recordingOf } from "./data.ts";
 import { differenceOf } from "./difference.ts";
 import { DifferencePage } from "./difference_page.ts";
 import { diveOf } from "./dive_data.ts";
+import { diveDifferenceOf } from "./dive_difference.ts";
+import { DiveDifferencePage } from "./dive_difference_page.ts";
 import { DivePage } from "./dive_page.ts";
 import { make } from "./dom.ts";
 import { RecordingPage } from "./recording_page.ts";
 import { type Unpacked, unpack } from "./unpack.ts";
 import { shown } from "./words.ts";
 
-function pageOf(unpacked: Unpacked): RecordingPage | DifferencePage | DivePage {
-  if (unpacked.page === "dive") return new DivePage(diveOf(unpacked));
-  return unpacked.page === "difference" ? new DifferencePage(differenceOf(unpacked)) : new RecordingPage(recordingOf(unpacked));
+function pageOf(unpacked: Unpacked): { show(into: HTMLElement): void | Promise<void> } {
+  switch (unpacked.page) {
+    case "dive":
+      return new DivePage(diveOf(unpacked));
+    case "dive difference":
+      return new DiveDifferencePage(diveDifferenceOf(unpacked));
+    case "difference":
+      return new DifferencePage(differenceOf(unpacked));
+    default:
+      return new RecordingPage(recordingOf(unpacked));
+  }
 }
 
 async function start(): Promise<void> {

@@ -127,12 +127,13 @@ export class RankedTable<Row> {
         return cell;
       }),
     );
-    if (wasOnHead) this.head.cells[this.sort]?.querySelector("button")?.focus();
+    if (wasOnHead) this.head.cells[this.sort]?.querySelector("button")?.focus({ preventScroll: true });
     const focused = (document.activeElement as HTMLElement | null)?.dataset.key;
     const wasInside = this.body.contains(document.activeElement);
     this.body.replaceChildren(...this.order.slice(0, this.shown).map((key) => this.line(key)));
     if (wasInside && focused !== undefined) {
-      for (const row of this.body.rows) if (row.dataset.key === focused) row.focus();
+      // Who has scrolled away from it since stays there.
+      for (const row of this.body.rows) if (row.dataset.key === focused) row.focus({ preventScroll: true });
     }
     const hidden = this.order.length - this.shown;
     this.more.replaceChildren();

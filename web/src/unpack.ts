@@ -4,7 +4,7 @@ const FORMAT = 4;
 
 export interface Unpacked {
   /** What the page is of. */
-  page: "recording" | "difference" | "dive";
+  page: "recording" | "difference" | "dive" | "dive difference";
   /** The dictionaries. */
   json: unknown;
   /** Columns by name: of four bytes, of one, of 64 bits. */

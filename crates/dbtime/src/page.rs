@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use dbtime_report::{Diff, Filter, Source, has_kernel_trace};
+use dbtime_report::{Diff, DiveDiff, Filter, Source, has_kernel_trace};
 
 use crate::output::{self, ProgressLine, say};
 
@@ -47,6 +47,18 @@ pub fn write_difference(answer: Diff, output: &Path) -> anyhow::Result<()> {
     say_problems(&answer.problems);
     let page = dbtime_report::html::difference(answer);
     output::to_file(output, |out| dbtime_report::html::write_difference(&page, out))
+}
+
+/// Writes what changed from one dive to another.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_dive_difference(answer: DiveDiff, output: &Path) -> anyhow::Result<()> {
+    say_problems(&answer.problems);
+    let page = dbtime_report::html::dive_difference(answer);
+    output::to_file(output, |out| {
+        dbtime_report::html::write_dive_difference(&page, out)
+    })
 }
 
 /// Where a page of two lies that was not named: `bad-against-good.html`, beside the bad one.

@@ -7,7 +7,7 @@
 //!        ──flame()────▶ Folded ────────▶ export::write (SVG, folded stacks, pprof …)
 //!        ──dive()─────▶ DiveReport ────▶ text::render_dive, json::render_dive
 //!        ──html::dive_page()▶ DivePage ▶ html::write_dive
-//! Sources ──dive_diff()▶ DiveDiff ──────▶ text::render_dive_diff, json::render_dive_diff
+//! Sources ──dive_diff()▶ DiveDiff ──────▶ text::render_dive_diff, json::render_dive_diff, html::dive_difference
 //!        ──latency()──▶ LatencyReport ─▶ text::render_latency, json::render_latency
 //!        ──heat_map()─▶ HeatMap ───────▶ heat_map_svg::render
 //!        ──causes()───▶ CauseReport ───▶ text::render_causes, text::render_chains, text::render_blockers, json::render_causes,

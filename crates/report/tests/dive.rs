@@ -267,6 +267,21 @@ fn the_slowest_the_median_and_any_call_can_be_seen_whole() {
 }
 
 #[test]
+fn a_function_that_is_known_of_stacks_only_is_on_both_sides_of_a_trace_and_itself() {
+    // Time below a function of which no call was counted, as traces of tracepoints have it.
+    let source = || {
+        Trace::new(2)
+            .calls("__x64_sys_pread64", &[100, 100], 180)
+            .calls("__x64_sys_pread64;vfs_read", &[], 20)
+            .source()
+    };
+    let filter = Filter::default();
+    let diff = dive_diff((&source(), &filter), (&source(), &filter), 10).expect("two traces");
+    assert_eq!(diff.only, [Vec::new(), Vec::new()]);
+    assert!(diff.functions.iter().any(|change| change.path == ["vfs_read"]));
+}
+
+#[test]
 fn functions_of_one_side_only_are_told_and_all_is_per_call() {
     let huge = Trace::new(2)
         .calls("__x64_sys_pread64", &[100, 100], 180)

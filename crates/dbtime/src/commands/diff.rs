@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use dbtime_report::diff_export::{self, Widths};
-use dbtime_report::{Diff, DiffError, DiffOptions, Source, dive_diff, has_kernel_trace, json, text};
+use dbtime_report::{
+    Diff, DiffError, DiffOptions, DiveDiff, Source, dive_diff, has_kernel_trace, json, text,
+};
 
 use crate::exit_code::NOTHING_RECORDED;
 use crate::import::Detail;
@@ -127,13 +129,10 @@ pub(super) fn run(arguments: &DiffArguments) -> anyhow::Result<ExitCode> {
             )
         });
     let (good, bad) = (good?, bad?);
-    let is_dive = has_kernel_trace(good.meta()) && has_kernel_trace(bad.meta());
-    if is_dive && arguments.compared.per.is_none() && matches!(format, DiffFormat::Text | DiffFormat::Json) {
-        let filters = [
-            arguments.selection.filter(&good)?,
-            arguments.selection.filter(&bad)?,
-        ];
-        let answer = dive_diff((&good, &filters[0]), (&bad, &filters[1]), arguments.top)?;
+    let sides = [&good, &bad];
+    if matches!(format, DiffFormat::Text | DiffFormat::Json)
+        && let Some(answer) = compare_dives(sides, &arguments.selection, &arguments.compared, arguments.top)?
+    {
         let answer = match format {
             DiffFormat::Json => json::render_dive_diff(&answer),
             _ => text::render_dive_diff(&answer, output::width()),
@@ -141,7 +140,6 @@ pub(super) fn run(arguments: &DiffArguments) -> anyhow::Result<ExitCode> {
         output::text_to_file(&arguments.output, &answer)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let sides = [&good, &bad];
     let Some(answer) = compare(sides, &arguments.selection, &arguments.compared, arguments.top)? else {
         return Ok(ExitCode::from(NOTHING_RECORDED));
     };
@@ -152,6 +150,25 @@ pub(super) fn run(arguments: &DiffArguments) -> anyhow::Result<ExitCode> {
     }
     write(&answer, format, &arguments.output)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What changed between two dives, call by call; none where one of the sources is no dive, or another unit of work is wanted.
+///
+/// # Errors
+/// One of them has no such part, or no call.
+pub(super) fn compare_dives(
+    sides: [&Source; 2],
+    selection: &Selection,
+    compared: &ComparedOptions,
+    top: usize,
+) -> anyhow::Result<Option<DiveDiff>> {
+    if compared.per.is_some() || !sides.iter().all(|side| has_kernel_trace(side.meta())) {
+        return Ok(None);
+    }
+    selection.takes_kernel_trace()?;
+    let [good, bad] = sides.map(|side| selection.filter(side).map(|filter| (side, filter)));
+    let ((good, of_good), (bad, of_bad)) = (good?, bad?);
+    Ok(Some(dive_diff((good, &of_good), (bad, &of_bad), top)?))
 }
 
 /// What changed between two sources; none, which is said, where one of them has no DB time.

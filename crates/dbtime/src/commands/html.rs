@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use dbtime_report::{Source, has_kernel_trace};
 
-use super::diff::compare;
+use super::diff::{compare, compare_dives};
 use crate::exit_code::NOTHING_RECORDED;
 use crate::import::Detail;
 use crate::memory;
@@ -97,6 +97,13 @@ pub(super) fn run(arguments: &HtmlArguments) -> anyhow::Result<ExitCode> {
 
 fn html_of_two(sides: [&Source; 2], arguments: &HtmlArguments, output: &Path) -> anyhow::Result<ExitCode> {
     // The page bounds what it shows itself.
+    if let Some(answer) = compare_dives(sides, &arguments.selection, &arguments.compared, usize::MAX)? {
+        page::write_dive_difference(answer, output)?;
+        if arguments.output.is_none() {
+            page::say_where(output);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let answer = compare(sides, &arguments.selection, &arguments.compared, usize::MAX)?;
     let Some(answer) = answer else {
         return Ok(ExitCode::from(NOTHING_RECORDED));

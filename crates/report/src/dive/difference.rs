@@ -95,16 +95,17 @@ pub fn dive_diff(
         // Two were pushed.
         return Err(ReportError::NoSuchCall(0));
     };
-    let mut functions = merged([&sums[0].0, &sums[1].0]);
-    let mut paths = merged([&sums[0].1, &sums[1].1]);
+    let mut functions = Vec::new();
     let mut only = [Vec::new(), Vec::new()];
-    functions.retain(|change| match change.calls {
-        [good, bad] if good > 0.0 && bad > 0.0 => true,
-        [good, _] => {
-            only[usize::from(good == 0.0)].push(change.clone());
-            false
+    for (is_in, change) in merged([&sums[0].0, &sums[1].0]) {
+        match is_in {
+            [true, false] => only[0].push(change),
+            [false, true] => only[1].push(change),
+            _ => functions.push(change),
         }
-    });
+    }
+    let paths = merged([&sums[0].1, &sums[1].1]);
+    let mut paths: Vec<DiveChange> = paths.map(|(_, change)| change).collect();
     let by_difference = |changes: &mut Vec<DiveChange>| {
         changes.sort_by(|one, other| other.own_more_ns().abs().total_cmp(&one.own_more_ns().abs()));
         let shown = changes.len().min(top);
@@ -153,21 +154,23 @@ fn paths(paths: &Paths, calls: f64) -> Sums {
         .collect()
 }
 
-fn merged(sides: [&Sums; 2]) -> Vec<DiveChange> {
-    let mut changes: BTreeMap<&Vec<String>, [[f64; 3]; 2]> = BTreeMap::new();
+/// What is on either side, and on which of them. A function that is known of stacks only is there without a call that was
+/// counted.
+fn merged(sides: [&Sums; 2]) -> impl Iterator<Item = ([bool; 2], DiveChange)> {
+    let mut changes: BTreeMap<&Vec<String>, [Option<[f64; 3]>; 2]> = BTreeMap::new();
     for (side, sums) in sides.into_iter().enumerate() {
         for (path, numbers) in sums {
-            changes.entry(path).or_default()[side] = *numbers;
+            changes.entry(path).or_default()[side] = Some(*numbers);
         }
     }
-    let of = |sides: [[f64; 3]; 2], number: usize| sides.map(|side| side[number]);
-    changes
-        .into_iter()
-        .map(|(path, sides)| DiveChange {
+    changes.into_iter().map(|(path, sides)| {
+        let of = |number: usize| sides.map(|side| side.map_or(0.0, |numbers| numbers[number]));
+        let change = DiveChange {
             path: path.clone(),
-            calls: of(sides, 0),
-            own_ns: of(sides, 1),
-            total_ns: of(sides, 2),
-        })
-        .collect()
+            calls: of(0),
+            own_ns: of(1),
+            total_ns: of(2),
+        };
+        (sides.map(|side| side.is_some()), change)
+    })
 }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::parts::Modules;
 use super::paths::Paths;
 use super::{LONGEST_TEXT, MOST_CELLS, MOST_NAMES, MOST_NODES, MOST_TEXT, cut};
 use crate::diff::{Change, Diff, Place, grown_first, largest_first};
@@ -23,6 +24,8 @@ pub struct DifferencePage {
     /// Caller and function of each place in call paths.
     pub(super) nodes: Vec<(u32, u32)>,
     pub(super) functions: Vec<Function>,
+    /// Whose code these are.
+    pub(super) modules: Modules,
     /// Time of stacks: wait, state and leaf; good, and bad scaled to as much work.
     pub(super) stacks: BTreeMap<(u32, u8, u32), [u64; 2]>,
     /// Differences that found no place.
@@ -53,6 +56,7 @@ pub fn difference(mut diff: Diff) -> DifferencePage {
         }
     }
     let (nodes, functions) = tree.into_parts();
+    let modules = Modules::of(&nodes, &functions);
     let mut left_out = 0;
     for changes in [
         &mut diff.cells,
@@ -97,6 +101,7 @@ pub fn difference(mut diff: Diff) -> DifferencePage {
         waits: waits.into_values(),
         nodes,
         functions,
+        modules,
         stacks: cells,
         left_out,
     }

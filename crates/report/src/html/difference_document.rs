@@ -29,6 +29,9 @@ pub(super) struct Document<'a, D> {
     waits: &'a [String],
     #[serde(flatten)]
     functions: FunctionsJson<'a>,
+    code_modules: &'a [String],
+    /// For each function its place among them, from 1; 0 = it is of none.
+    code_of_functions: &'a [usize],
     palette: PaletteJson,
     columns: &'a [Column],
 }
@@ -77,6 +80,8 @@ impl<'a> Document<'a, ()> {
             states: State::ALL.map(State::as_str),
             waits: &page.waits,
             functions: FunctionsJson::of(&page.functions),
+            code_modules: &page.modules.names,
+            code_of_functions: &page.modules.of_functions,
             palette: PaletteJson::new(),
             columns,
         }

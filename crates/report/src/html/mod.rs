@@ -9,6 +9,7 @@ mod cells;
 mod columns;
 mod difference;
 mod difference_document;
+mod dive_difference;
 mod dive_document;
 mod dive_page;
 mod document;
@@ -24,8 +25,9 @@ use std::collections::{BTreeMap, HashMap};
 use dbtime_model::{Fidelity, Session, SessionId, StackId, State, Wait};
 
 pub use difference::{DifferencePage, difference};
+pub use dive_difference::{DiveDifferencePage, dive_difference};
 pub use dive_page::{DivePage, dive_page};
-pub use write::{write, write_difference, write_dive};
+pub use write::{write, write_difference, write_dive, write_dive_difference};
 
 use crate::dimensions::Dimensions;
 use crate::filter::{Filter, SECOND_US};

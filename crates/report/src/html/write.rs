@@ -10,7 +10,10 @@ use serde::Serialize;
 
 use super::columns::Columns;
 use super::document::Document;
-use super::{DifferencePage, DivePage, HtmlPage, difference_document, dive_document, document};
+use super::{
+    DifferencePage, DiveDifferencePage, DivePage, HtmlPage, difference_document, dive_difference,
+    dive_document, document,
+};
 
 /// Style, script and places of the page; which of them may run is in its policy.
 const FRAME: &str = include_str!("../../../../web/dist/page.html");
@@ -46,6 +49,14 @@ pub fn write_difference(page: &DifferencePage, out: &mut dyn Write) -> io::Resul
 pub fn write_dive(page: &DivePage, out: &mut dyn Write) -> io::Result<()> {
     let columns = dive_document::columns(page);
     framed(&dive_document::Document::new(page, &columns.list), &columns, out)
+}
+
+/// Writes the page of a comparison of two dives.
+///
+/// # Errors
+/// What `out` returns.
+pub fn write_dive_difference(page: &DiveDifferencePage, out: &mut dyn Write) -> io::Result<()> {
+    framed(&dive_difference::Document::new(page), &Columns::default(), out)
 }
 
 fn framed(document: &impl Serialize, columns: &Columns, out: &mut dyn Write) -> io::Result<()> {

@@ -139,9 +139,14 @@ pub fn render_dive(report: &DiveReport) -> String {
     pretty(report)
 }
 
+/// What differs between two traces of the kernel, for who writes it into something else.
+pub(crate) fn dive_diff_document(diff: &DiveDiff) -> impl Serialize {
+    dive_diff::document(diff)
+}
+
 /// What differs between two traces of the kernel, as indented JSON, with a line feed at the end.
 pub fn render_dive_diff(diff: &DiveDiff) -> String {
-    pretty(&dive_diff::document(diff))
+    pretty(&dive_diff_document(diff))
 }
 
 /// Context switches as a line of JSON, with a line feed at the end, in `sched`.

@@ -6,25 +6,34 @@ use crate::number::duration;
 
 const SIDES: [&str; 2] = ["GOOD", "BAD"];
 
-pub(super) fn render(diff: &DiveDiff, page: &mut Page) {
+/// What is said before the tables: the answer, the two sides, and what the numbers are.
+pub(super) fn lines(diff: &DiveDiff) -> Vec<String> {
     let [good, bad] = &diff.sides;
-    page.paragraph(&format!(
+    let mut lines = vec![format!(
         "A call takes {} in GOOD and {} in BAD. {} functions are called in GOOD only, {} in BAD only.",
         time(good.call_ns),
         time(bad.call_ns),
         diff.only[0].len() + diff.only_others[0],
         diff.only[1].len() + diff.only_others[1],
-    ));
+    )];
     for (side, of) in SIDES.into_iter().zip(&diff.sides) {
-        page.paragraph(&format!(
+        lines.push(format!(
             "{side}: {}, {} calls ({})",
             of.target, of.trace.calls, of.trace.tracer
         ));
     }
-    page.paragraph(
+    lines.push(
         "Everything is per call, without interrupts and preemption. Which functions run is exact; times vary from call to \
-         call, and nothing says here how much.",
+         call, and nothing says here how much."
+            .to_string(),
     );
+    lines
+}
+
+pub(super) fn render(diff: &DiveDiff, page: &mut Page) {
+    for line in lines(diff) {
+        page.paragraph(&line);
+    }
     for (side, number) in SIDES.into_iter().zip(0..) {
         if !diff.only[number].is_empty() {
             only(diff, side, number, page);

@@ -189,6 +189,11 @@ pub fn render_dive_answer(report: &DiveReport, width: usize) -> String {
     page.finish()
 }
 
+/// What is said of two traces of the kernel before the tables.
+pub(crate) fn dive_diff_lines(diff: &DiveDiff) -> Vec<String> {
+    dive_diff::lines(diff)
+}
+
 /// What differs between two traces of the kernel as text; as [`render`].
 pub fn render_dive_diff(diff: &DiveDiff, width: usize) -> String {
     let mut page = Page::new(width);

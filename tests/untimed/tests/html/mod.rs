@@ -13,6 +13,7 @@ mod marks;
 mod of_two;
 mod paper;
 mod size;
+mod two_dives;
 mod whole_stacks;
 
 use std::fs;

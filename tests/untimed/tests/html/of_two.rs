@@ -64,13 +64,14 @@ fn the_page_of_two_recordings_says_what_diff_says() {
             {"go": "widths=good"}, {"focus": ".flame canvas"},
             {"press": "ArrowDown"}, {"press": "ArrowDown"}, {"press": "z"}, {"see": true}, {"back": true},
             {"click": "#ledger .ranked tbody tr"}, {"see": true},
+            {"click": "#functions .ranked:last-of-type tbody tr"}, {"see": true},
             {"click": "#functions .ranked thead th button"}, {"see": true},
             {"colours": "dark"}, {"size": [390, 800]}, {"picture": "both_dark.png"}, {"see": true}
         ]),
     ) else {
         return;
     };
-    let [all, statement, zoomed, lit, sorted, phone] = &sights[..] else {
+    let [all, statement, zoomed, lit, module, sorted, phone] = &sights[..] else {
         panic!("{}", sights.len());
     };
     let diff = differences([&good, &bad], &[]);
@@ -105,6 +106,10 @@ fn the_page_of_two_recordings_says_what_diff_says() {
         text(lit, "fragment").contains("search=IO%3ADataFileRead"),
         "{lit}"
     );
+    // Of a module all frames: more than have its name in theirs.
+    assert!(text(module, "fragment").contains("search=in%3A"), "{module}");
+    let flame = text(module, "flame");
+    assert!(flame.contains("“in:") && !flame.contains(", 0.0 %"), "{flame}");
     assert!(
         text(sorted, "fragment").contains("sort_functions=place"),
         "{sorted}"
