@@ -215,6 +215,12 @@ impl Screen {
         assert!(!screen.hide_cursor(), "there is no cursor after {after}");
     }
 
+    /// True as long as the modes of the terminal, or its screen, are not what they were.
+    pub fn is_taken(&self) -> bool {
+        let seen = self.seen.lock().expect("no holder panics");
+        modes(&self.inside) != self.before || seen.emulator.screen().alternate_screen()
+    }
+
     /// Asserts that the command has the terminal.
     #[track_caller]
     pub fn assert_taken(&self) {

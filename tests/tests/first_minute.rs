@@ -325,11 +325,36 @@ fn what_is_not_named_is_the_newest_recording_here() {
 
     // Of one that is root's it is said what to do.
     chown(home.path("new.dbt"), Some(0), Some(0)).expect("tests run as root");
-    home.run(&["report"]).expect_code(1).expect_stderr(&[
-        "new.dbt",
-        "permission denied",
-        "sudo chown -R $USER new.dbt",
-    ]);
+    for command in [
+        &["report"][..],
+        &["html"],
+        &["html", "new.dbt", "-o", "x.html"],
+        &["flame", "-o", "x.svg"],
+        &["import", "new.dbt", "-o", "x.dbt"],
+        &["compact", "new.dbt"],
+    ] {
+        home.run(command).expect_code(1).expect_stderr(&[
+            "new.dbt",
+            "permission denied",
+            "sudo chown -R $USER new.dbt",
+        ]);
+    }
+    for command in ["./dbtime flame new.dbt", "./dbtime top --replay new.dbt"] {
+        let command = format!("setpriv --reuid {CALLER} --regid {CALLER} --clear-groups {command}");
+        let shown = home.at_terminal(&command).expect_code(1).stdout;
+        let words: Vec<&str> = shown.split_whitespace().collect();
+        assert!(words.join(" ").contains("sudo chown -R $USER new.dbt"), "{shown}");
+    }
+    // Nobody is told to make a directory theirs that may be anything.
+    let root = home.run(&["report", "/root"]).expect_code(1);
+    assert!(
+        root.stderr.contains("with sudo") && !root.stderr.contains("chown"),
+        "{root:#?}"
+    );
+    // What is mistyped is said by what may have been meant.
+    home.run(&["report", "odl.dbt"])
+        .expect_code(1)
+        .expect_stderr(&["odl.dbt: no such file", "Did you mean 'old.dbt'?"]);
 }
 
 #[test]

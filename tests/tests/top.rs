@@ -655,6 +655,16 @@ fn the_terminal_is_given_back_however_it_ends() {
         assert!(status.success(), "{name}: {status}\n{}", screen.text());
         screen.assert_given_back(name);
     }
+    // Who is killed cannot do it himself.
+    let mut screen = replay(&recording, SMALL, &[]);
+    screen.assert_taken();
+    screen.signal(libc::SIGKILL);
+    assert!(!screen.wait_for_end().success());
+    let until = Instant::now() + SOON;
+    while screen.is_taken() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    screen.assert_given_back("KILL");
 }
 
 #[test]

@@ -4,20 +4,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use dbtime_collect::Scratch;
 use dbtime_import::{ImportError, Imported, Reading, lie_beside};
 use dbtime_model::Rows;
 use dbtime_model::output::{Directory, Place, caller_of_sudo};
-use dbtime_model::recording::{
-    Meta, RecordingError, RecordingWriter, SCHEMA_VERSION, remove_unfinished_import,
-};
-use dbtime_report::{Source, shell_word};
+use dbtime_model::recording::{Meta, RecordingWriter, SCHEMA_VERSION, remove_unfinished_import};
+use dbtime_report::Source;
 
 use crate::options::FileOptions;
 use crate::output::{self, ProgressLine, say};
 use crate::remains::mend_folders;
 use crate::signals::{Second, stop_on_signals};
+use crate::working;
 
 /// Rows, and frames of stacks, that are kept in memory before they are written to disk (about 50 MB).
 const ROWS_IN_MEMORY: usize = 200_000;
@@ -126,7 +125,14 @@ fn read(
         // Small files are read before anyone could read this.
         if now.1 > 10 && shown != Some(now) {
             shown = Some(now);
-            line.show(&format!("{} of {} MB read", now.0, now.1));
+            match reading.done < reading.total {
+                true => line.show(&format!("{} of {} MB read", now.0, now.1)),
+                // What is read is not counted yet.
+                false => {
+                    line.clear();
+                    working::begin("adding up what was read");
+                }
+            }
         }
         match stop.load(Ordering::Relaxed) {
             true => Err(io::ErrorKind::Interrupted.into()),
@@ -172,7 +178,10 @@ pub fn import(files: &[PathBuf], about: &FileOptions, output: &Path) -> anyhow::
     let has_time = store.has_time;
     match has_time {
         true => {
-            if let Some(directory) = store.finish(&imported)?
+            working::begin("writing");
+            let finished = store.finish(&imported);
+            working::end();
+            if let Some(directory) = finished?
                 && let Some(text) = output::give(&directory, caller_of_sudo())
             {
                 say(format_args!("note: {text}"));
@@ -200,7 +209,7 @@ pub fn open(paths: &[PathBuf], about: &FileOptions, detail: Detail) -> anyhow::R
                 path.display()
             );
         }
-        return Source::open(path).map_err(|e| not_ours(path, e));
+        return Ok(Source::open(path)?);
     }
     mend_folders();
     let folder = Scratch::new(Scratch::IMPORT).context("no room for rows that do not fit into memory")?;
@@ -212,21 +221,6 @@ pub fn open(paths: &[PathBuf], about: &FileOptions, detail: Detail) -> anyhow::R
     }
     store.finish(&imported)?;
     Ok(Source::open(&recording)?.keeping(folder))
-}
-
-/// A recording that cannot be read: of one that only its owner may read, what to do.
-fn not_ours(path: &Path, error: RecordingError) -> anyhow::Error {
-    match &error {
-        RecordingError::Io { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => {
-            let path = path.display().to_string();
-            anyhow!(
-                "{path}: permission denied: only its owner can read a recording; read it with sudo, or make it yours with \
-                 'sudo chown -R $USER {}'",
-                shell_word(&path)
-            )
-        }
-        _ => error.into(),
-    }
 }
 
 /// True when there was a file, but nothing in it.

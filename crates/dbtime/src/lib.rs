@@ -14,6 +14,7 @@
 //! throwaway     a PostgreSQL server for demo, tests and benchmarks
 //! ```
 
+pub mod advice;
 pub mod calibration;
 pub mod commands;
 pub mod exit_code;
@@ -35,3 +36,4 @@ pub mod throwaway;
 mod time_of_day;
 pub mod usage;
 pub mod who;
+pub mod working;

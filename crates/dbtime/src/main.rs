@@ -3,19 +3,23 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use dbtime::advice;
 use dbtime::commands::Arguments;
 use dbtime::exit_code;
 use dbtime::memory;
 use dbtime::output::say_lines;
+use dbtime::working;
 
 #[global_allocator]
 static ALLOCATOR: memory::Bounded = memory::Bounded;
 
 fn main() -> ExitCode {
-    match Arguments::parse().command.run() {
+    let ended = Arguments::parse().command.run();
+    working::end();
+    match ended {
         Ok(code) => code,
         Err(e) => {
-            say_lines(format_args!("dbtime: {e:#}"));
+            say_lines(format_args!("dbtime: {}", advice::told(&e)));
             ExitCode::from(exit_code::of(&e))
         }
     }

@@ -12,6 +12,7 @@ use dbtime_model::recording::RecordingError;
 use dbtime_report::{printable, printable_lines};
 
 use crate::printer::{Printer, Stream};
+use crate::working;
 
 /// Columns for text that goes to a file or a pipe.
 const WIDTH_WITHOUT_TERMINAL: usize = 120;
@@ -36,7 +37,10 @@ pub fn to_stdout(fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow:
 /// The file cannot be written; one that was there is as it was.
 pub fn to_file(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
     let written = match descriptor(path) {
-        Some(libc::STDOUT_FILENO) => return to_stdout(fill),
+        Some(libc::STDOUT_FILENO) => {
+            working::end();
+            return to_stdout(fill);
+        }
         Some(number) => File::options()
             .append(true)
             .open(format!("/proc/self/fd/{number}"))
@@ -47,6 +51,7 @@ pub fn to_file(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>)
             }),
         None => Place::of(path).and_then(|place| place.write(Readers::Owner, fill)),
     };
+    working::end();
     written.with_context(|| path.display().to_string())
 }
 
@@ -145,6 +150,7 @@ fn width_of(stream: &(impl IsTerminal + AsRawFd)) -> Option<usize> {
 /// Prints a line to standard error, made printable: there are names of others in it, which bring no lines of their own. On a terminal it
 /// is broken at blanks. Nobody reading it is no reason to stop.
 pub fn say(text: std::fmt::Arguments<'_>) {
+    working::end();
     let text = text.to_string();
     let line = match width_of(&io::stderr()) {
         Some(width) => dbtime_report::text::paragraph(&text, width),
@@ -156,6 +162,7 @@ pub fn say(text: std::fmt::Arguments<'_>) {
 /// The same for what may have several lines, such as an error with what another program said: no further line can be taken for one of
 /// dbtime's own.
 pub fn say_lines(text: std::fmt::Arguments<'_>) {
+    working::end();
     let _ = writeln!(io::stderr(), "{}", printable_lines(&marked(&text.to_string())));
 }
 
@@ -221,6 +228,7 @@ impl ProgressLine {
 
     /// Shows this text in place of the one before.
     pub fn show(&mut self, text: &str) {
+        working::end();
         if io::stderr().is_terminal() {
             self.drawn = true;
             self.write(format!("\r\x1b[K{}", printable(text)));

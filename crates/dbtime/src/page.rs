@@ -5,18 +5,17 @@ use std::path::{Path, PathBuf};
 
 use dbtime_report::{Diff, DiveDiff, Filter, Source, has_kernel_trace};
 
-use crate::output::{self, ProgressLine, say};
+use crate::output::{self, say};
+use crate::working;
 
 /// Writes the page; false when there is nothing to show, and no page.
 ///
 /// # Errors
 /// There is no such part of the recording, or the file cannot be written.
 pub fn write(source: &Source, filter: &Filter, output: &Path) -> anyhow::Result<bool> {
-    let mut line = ProgressLine::new();
-    line.show(&format!("making {} …", output.display()));
+    working::begin(&format!("making {}", output.display()));
     if has_kernel_trace(source.meta()) {
         let page = dbtime_report::html::dive_page(source, filter)?;
-        line.clear();
         say_problems(page.problems());
         if !page.is_empty() {
             output::to_file(output, |out| dbtime_report::html::write_dive(&page, out))?;
@@ -24,7 +23,6 @@ pub fn write(source: &Source, filter: &Filter, output: &Path) -> anyhow::Result<
         return Ok(!page.is_empty());
     }
     let page = dbtime_report::html(source, filter)?;
-    line.clear();
     say_problems(page.problems());
     if page.is_empty() {
         return Ok(false);

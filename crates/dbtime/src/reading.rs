@@ -15,6 +15,7 @@ use crate::output::{self, say};
 use crate::page;
 use crate::remains::mend_folders;
 use crate::usage::Usage;
+use crate::working;
 
 /// Opens what was named: one recording, one store, or files that are taken as one.
 ///
@@ -45,7 +46,9 @@ pub fn open(
     if let (Some(path), false) = (paths.first(), selection.host.is_empty()) {
         return Err(Usage(format!("--host is for stores, which {} is not", path.display())).into());
     }
-    import::open(paths, about, detail)
+    let source = import::open(paths, about, detail)?;
+    working::begin("adding up");
+    Ok(source)
 }
 
 fn open_store(address: Address, selection: &Selection) -> anyhow::Result<Source> {
@@ -77,6 +80,7 @@ fn open_store(address: Address, selection: &Selection) -> anyhow::Result<Source>
         read,
         _copies: copies,
     };
+    working::begin("adding up");
     Ok(Source::from(recording).of_part(part).keeping(tells))
 }
 

@@ -129,6 +129,11 @@ impl Import {
         self.description.rate(hz);
     }
 
+    /// What was traced, in words that say more than the name of the file.
+    pub(crate) fn set_target(&mut self, target: &str) {
+        self.description.database.target = target.to_string();
+    }
+
     /// Something that a reader of the numbers should know, once.
     pub(crate) fn reason(&mut self, reason: &str) {
         self.description.reason(reason);
@@ -325,10 +330,15 @@ impl Description {
         self.problems.extend(other.problems);
         // A file that does not say its release takes nothing from one that does.
         let held_locks = self.database.held_locks || other.database.held_locks;
+        let is_same = self.database.target == other.database.target;
         if !other.database.version.is_empty() || self.database.product.is_empty() {
             self.database = other.database;
         }
         self.database.held_locks = held_locks;
+        // Of several it is the names of the files.
+        if !is_same {
+            self.database.target.clear();
+        }
         self.begins_us = self.begins_us.into_iter().chain(other.begins_us).min();
         self.ends_us.extend(other.ends_us);
         if other.host != HostMeta::default() {
@@ -434,7 +444,10 @@ impl Description {
         };
         self.problems.extend(twins(&self.files));
         let names: Vec<&str> = self.files.iter().map(|file| file.path.as_str()).collect();
-        let target = names.join(" ");
+        let target = match self.database.target.is_empty() {
+            true => names.join(" "),
+            false => self.database.target,
+        };
         let note = |text: &String| Note {
             time_us: start_us,
             text: text.clone(),

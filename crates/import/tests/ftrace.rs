@@ -647,6 +647,21 @@ fn functions_may_come_late() {
     );
 }
 
+/// Whose calls they are, as dbtime's own recorder writes it at the head: the file may lie in a folder that is gone.
+#[test]
+fn a_trace_of_dbtime_is_of_the_task_that_it_names() {
+    let text = std::fs::read_to_string(fixture()).expect("text");
+    let plain = of_text(text.clone()).unwrap_or_else(|e| panic!("{e}"));
+    assert!(
+        plain.meta.database.target.ends_with(".fgraph"),
+        "{:?}",
+        plain.meta
+    );
+    let named = of_text("# dbtime task: pid 7, postgres: a b [local] SELECT\n".to_string() + &text);
+    let named = named.unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(named.meta.database.target, "pid 7, postgres: a b [local] SELECT");
+}
+
 /// The wait of each call, as dbtime's own recorder writes it at the head.
 #[test]
 fn calls_have_the_wait_that_they_were_made_in() {

@@ -2,6 +2,9 @@
 
 /// As similar as a command's own options must be for `clap` to suggest them (Jaro similarity).
 const SIMILAR: f64 = 0.7;
+/// A word of at least so many letters in which one was mistyped, left out, added or exchanged with the next is as similar: Jaro similarity
+/// is low for short ones.
+const SHORT: usize = 3;
 
 /// Says which words there are, and which of them may have been meant. `what`: what they are, for example `column`.
 pub fn no_such(what: &str, word: &str, choices: &[&str]) -> String {
@@ -15,7 +18,14 @@ pub fn no_such(what: &str, word: &str, choices: &[&str]) -> String {
 /// The most similar of the words, as a question after a sentence; empty when none is similar.
 pub fn did_you_mean<S: AsRef<str>>(word: &str, choices: &[S]) -> String {
     let word = word.to_lowercase();
-    let similarity = |choice: &S| strsim::jaro(&word, &choice.as_ref().to_lowercase());
+    let is_short = word.chars().count() >= SHORT;
+    let similarity = |choice: &S| {
+        let choice = choice.as_ref().to_lowercase();
+        match is_short && strsim::osa_distance(&word, &choice) <= 1 {
+            true => 1.0,
+            false => strsim::jaro(&word, &choice),
+        }
+    };
     choices
         .iter()
         .map(|choice| (similarity(choice), choice.as_ref()))
@@ -36,6 +46,7 @@ mod tests {
             "no such state: 'dsk'; choose from user, disk, sleep. Did you mean 'disk'?"
         );
         assert_eq!(did_you_mean("LOK", &["Lock", "IO"]), ". Did you mean 'Lock'?");
+        assert_eq!(did_you_mean("bbo", &["alice", "bob"]), ". Did you mean 'bob'?");
         assert_eq!(did_you_mean("xyz", &["Lock", "IO"]), "");
         assert_eq!(did_you_mean::<&str>("xyz", &[]), "");
     }

@@ -165,9 +165,9 @@ pub use ledger::{Ledger, LedgerRow, Rest, Section};
 pub use load::{Part, Source};
 pub use locks::{HeavyLock, LockReport, LockRequest, LockTarget};
 pub use next_step::{
-    NextStep, next_steps, next_steps_of_causes, next_steps_of_commands, next_steps_of_latches,
-    next_steps_of_latencies, next_steps_of_reads, next_steps_of_snapshot, next_steps_of_stacks,
-    next_steps_of_timeline, next_steps_of_what_if, shell_word,
+    NextStep, next_steps, next_steps_of_causes, next_steps_of_commands, next_steps_of_diff,
+    next_steps_of_dive_diff, next_steps_of_latches, next_steps_of_latencies, next_steps_of_reads,
+    next_steps_of_snapshot, next_steps_of_stacks, next_steps_of_timeline, next_steps_of_what_if, shell_word,
 };
 pub use printable::{printable, printable_lines};
 pub use quality::{Probe, Quality, StackCounts};

@@ -7,6 +7,7 @@ use dbtime_model::{CauseRow, HeldLockRow, LatencyRow, StackRow, State, Table};
 use crate::causes::CauseReport;
 use crate::commands::CommandReport;
 use crate::cost_of_looking::CALLS_TIER;
+use crate::diff::Diff;
 use crate::filter::Filter;
 use crate::group::query_id;
 use crate::io::IoReport;
@@ -49,12 +50,13 @@ impl NextStep {
         }
     }
 
-    /// What to type, for a recording of this name.
-    pub fn command_line(&self, recording: &str) -> String {
-        let recording = shell_word(recording);
+    /// What to type, for recordings of these names.
+    pub fn command_line(&self, recordings: &[&str]) -> String {
+        let names: Vec<String> = recordings.iter().map(|name| shell_word(name)).collect();
+        let names = names.join(" ");
         match self.options.as_str() {
-            "" => format!("dbtime {} {recording}", self.command),
-            options => format!("dbtime {} {options} {recording}", self.command),
+            "" => format!("dbtime {} {names}", self.command),
+            options => format!("dbtime {} {options} {names}", self.command),
         }
     }
 }
@@ -165,7 +167,12 @@ fn code_of_a_part(report: &Report) -> Option<NextStep> {
 
 /// Of who was waited for, to what that one did.
 pub fn next_steps_of_causes(report: &CauseReport) -> Vec<NextStep> {
-    if !is_whole(&report.meta, &report.filter) {
+    let of_all_time = Filter {
+        from_us: None,
+        to_us: None,
+        ..report.filter.clone()
+    };
+    if !is_whole(&report.meta, &of_all_time) {
         return Vec::new();
     }
     let first = report.blockers.first().map(|blocker| {
@@ -212,6 +219,23 @@ pub fn next_steps_of_commands(report: &CommandReport) -> Vec<NextStep> {
     let why = "where the time of the first of these statements went".to_string();
     let options = format!("--query {}", query_id(first.id));
     vec![NextStep::new("report", &options, why)]
+}
+
+/// Of what changed between two whole recordings, to the same as a page.
+pub fn next_steps_of_diff(diff: &Diff) -> Vec<NextStep> {
+    let all = Filter::default();
+    let is_whole = diff.sides.iter().all(|side| is_whole(&side.meta, &all));
+    if !is_whole || diff.stacks.is_empty() {
+        return Vec::new();
+    }
+    let why = "the same as a page, with a differential flame graph".to_string();
+    vec![NextStep::new("html", "", why)]
+}
+
+/// Of what changed between two dives, to the same as a page.
+pub fn next_steps_of_dive_diff() -> Vec<NextStep> {
+    let why = "the same as a page: all functions, which can be searched".to_string();
+    vec![NextStep::new("html", "", why)]
 }
 
 /// Of stacks as text, to a picture of them.
@@ -288,14 +312,17 @@ mod tests {
     #[test]
     fn names_are_one_word_to_a_shell() {
         let step = NextStep::new("report", "--causes", String::new());
-        assert_eq!(step.command_line("a/b-1.dbt"), "dbtime report --causes a/b-1.dbt");
         assert_eq!(
-            step.command_line("it's; rm"),
+            step.command_line(&["a/b-1.dbt"]),
+            "dbtime report --causes a/b-1.dbt"
+        );
+        assert_eq!(
+            step.command_line(&["it's; rm"]),
             "dbtime report --causes 'it'\\''s; rm'"
         );
         assert_eq!(
-            NextStep::new("flame", "", String::new()).command_line(""),
-            "dbtime flame ''"
+            NextStep::new("html", "", String::new()).command_line(&["", "b"]),
+            "dbtime html '' b"
         );
     }
 }

@@ -127,7 +127,7 @@ pub enum ReportError {
     #[error("no context switches in this recording; 'dbtime sched -o' records them")]
     NoSwitches,
     /// No latency of this kind was recorded.
-    #[error("no latencies of kind '{kind}' in this recording; it has {}", recorded.join(", "))]
+    #[error("no latencies of kind '{kind}' in this recording; it has {}{}", recorded.join(", "), did_you_mean(kind, recorded))]
     NoSuchKind {
         /// What was asked for.
         kind: String,
@@ -135,7 +135,12 @@ pub enum ReportError {
         recorded: Vec<String>,
     },
     /// No event has one of these names.
-    #[error("no latencies of {} in this recording; it has {}{}", names.join(", "), or_nothing(recorded), if *more { " …" } else { "" })]
+    #[error(
+        "no latencies of {} in this recording; it has {}{}",
+        names.join(", "),
+        or_nothing(recorded),
+        if *more { " …".to_string() } else { did_you_mean(&names.join(", "), recorded) }
+    )]
     NoSuchEvent {
         /// What was asked for.
         names: Vec<String>,

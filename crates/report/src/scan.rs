@@ -189,6 +189,7 @@ pub(crate) fn scan(
     let mut seconds: Option<(i64, i64)> = None;
     let unit = source.meta().collector.unit;
     let mut met = Met::default();
+    let mut waits = Waits::default();
     // Timer samples of a trace of the kernel are no part of its time: the report of the trace alone counts them.
     let leaves_out_samples = has_kernel_trace(source.meta());
     let problems = source.activity(|row| {
@@ -202,7 +203,7 @@ pub(crate) fn scan(
         if !filter.takes_time(row.time) {
             return;
         }
-        let recorded = wait_of(row);
+        let recorded = waits.of(row);
         let (session, comment, dimensions) = dimensions.session_and_comment(row.session, row.comment);
         let section = Section::of(&session.backend_type, recorded.idle, row.state);
         // A row of its own, by a name of its own: it is found by the name of the idle wait, too.
@@ -265,6 +266,32 @@ pub(crate) fn finish(
         period,
         problems,
         met: Met::default(),
+    }
+}
+
+/// The waits of the last rows: neighbours have the same more often than not.
+#[derive(Default)]
+struct Waits {
+    /// As rows call them, and as they are taken. What was met lately stands at the front.
+    met: Vec<(Wait, Wait)>,
+}
+
+/// Among more it takes as long to find one as to make it.
+const MOST_MET: usize = 16;
+
+impl Waits {
+    fn of(&mut self, row: &ActivityRow) -> Wait {
+        let is_same = |(called, _): &(Wait, Wait)| {
+            *called.event == *row.wait_event && *called.class == *row.wait_class && called.idle == row.idle
+        };
+        let at = self.met.iter().position(is_same).unwrap_or_else(|| {
+            self.met.truncate(MOST_MET - 1);
+            self.met.insert(0, (row.wait(), wait_of(row)));
+            0
+        });
+        let wait = self.met[at].1.clone();
+        self.met.swap(at, at.saturating_sub(1));
+        wait
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::causes::WAITED_FOR;
 use crate::flame::{Folded, FoldedStack};
+use crate::stack_views::CallTreeNode;
 
 const LAST: &str = "PostmasterMain";
 /// They are no more than these: the C library has two or three functions before `main`.
@@ -18,6 +19,29 @@ pub(crate) fn start_of_server<T: AsRef<str>>(user: &[T]) -> usize {
         .position(|name| name.as_ref() == LAST);
     // The first process itself may be in that function and nothing else.
     last.map_or(0, |last| last + 1).min(user.len().saturating_sub(1))
+}
+
+/// For each node of a call tree, callers before their callees, how many of these frames come before it; none for these frames themselves.
+/// They are left out where nothing else is called by them, and no time is in them.
+pub(crate) fn starts_of_tree(nodes: &[CallTreeNode]) -> Vec<Option<usize>> {
+    let mut starts = Vec::with_capacity(nodes.len());
+    for root in nodes.chunk_by(|_, next| next.depth > 0) {
+        // Those that lead to it stand before it, each below the one before.
+        let is_on_way = |(at, node): (usize, &CallTreeNode)| {
+            node.depth == at && node.self_ns == 0 && !node.function.kernel && at < MOST_FRAMES
+        };
+        let way = root
+            .iter()
+            .enumerate()
+            .take_while(|part| is_on_way(*part))
+            .count();
+        let last = root[..way].iter().position(|node| node.function.name == LAST);
+        let start = last.map_or(0, |last| last + 1);
+        let is_alone = root.len() > start && root[start..].iter().all(|node| node.depth >= start);
+        let start = if is_alone { start } else { 0 };
+        starts.extend((0..root.len()).map(|at| (at >= start).then_some(start)));
+    }
+    starts
 }
 
 impl Folded {
@@ -67,6 +91,7 @@ fn waited_for_without(frames: &[(bool, Arc<str>)]) -> Vec<(bool, Arc<str>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::function::Function;
 
     #[test]
     fn only_the_start_goes() {
@@ -79,6 +104,48 @@ mod tests {
         assert_eq!(start_of_server::<&str>(&[]), 0);
         let deep = ["f"; MOST_FRAMES].into_iter().chain(["PostmasterMain", "g"]);
         assert_eq!(start_of_server(&deep.collect::<Vec<_>>()), 0);
+    }
+
+    #[test]
+    fn a_tree_begins_behind_it_unless_something_else_is_called_by_it() {
+        let node = |(name, depth): (&str, usize)| CallTreeNode {
+            function: Function {
+                name: name.to_string(),
+                module: String::new(),
+                kernel: false,
+            },
+            depth,
+            total_ns: 1,
+            self_ns: 0,
+            total_percent: 0.0,
+            self_percent: 0.0,
+            samples: 0,
+            hidden_ns: 0,
+        };
+        let tree =
+            |names: &[(&str, usize)]| -> Vec<CallTreeNode> { names.iter().copied().map(node).collect() };
+        let server = [
+            ("main", 0),
+            ("PostmasterMain", 1),
+            ("ServerLoop", 2),
+            ("f", 3),
+            ("other", 0),
+        ];
+        assert_eq!(
+            starts_of_tree(&tree(&server)),
+            [None, None, Some(2), Some(2), Some(0)]
+        );
+        let two = [
+            ("main", 0),
+            ("PostmasterMain", 1),
+            ("ServerLoop", 2),
+            ("SubPostmasterMain", 1),
+        ];
+        assert_eq!(starts_of_tree(&tree(&two)), [Some(0); 4]);
+        assert_eq!(starts_of_tree(&tree(&server[..2])), [Some(0); 2]);
+        let mut busy = tree(&server);
+        busy[0].self_ns = 1;
+        assert_eq!(starts_of_tree(&busy), [Some(0); 5]);
     }
 
     #[test]

@@ -65,10 +65,10 @@ impl Builder {
     fn finish(self, session: Session) -> SessionWork {
         let worked = self.active.total_ns() > 0;
         let of_interest = || self.parts.iter().filter(|((idle, ..), _)| *idle != worked);
-        let (main_wait, main_state) = (
-            most(of_interest().map(|((_, wait, ..), ns)| (wait.clone(), *ns))),
-            most(of_interest().map(|((_, _, state, ..), ns)| (*state, *ns))),
-        );
+        let main_wait = most(of_interest().map(|((_, wait, ..), ns)| (wait.clone(), *ns)));
+        let in_it = of_interest()
+            .filter(|((_, wait, ..), _)| main_wait.as_ref().is_some_and(|(main, _)| wait == main));
+        let main_state = most(in_it.map(|((_, _, state, ..), ns)| (*state, *ns)));
         let statement = most(of_interest().map(|((.., statement), ns)| (*statement, *ns)));
         let session_state = most(of_interest().map(|((_, _, _, state, _), ns)| (*state, *ns)));
         SessionWork {

@@ -41,7 +41,7 @@ fn recording(tier: &str, relation: &str) -> (Meta, Rows) {
 }
 
 fn commands(steps: &[NextStep]) -> Vec<String> {
-    steps.iter().map(|step| step.command_line("x.dbt")).collect()
+    steps.iter().map(|step| step.command_line(&["x.dbt"])).collect()
 }
 
 #[test]
@@ -73,9 +73,9 @@ fn a_command_is_one_line_and_its_reason_stands_below_it_where_both_have_no_room(
     let steps = next_steps_of_reads(&report);
     let command = "Next: dbtime report --latency --kind read --by relation,source x.dbt";
     let why = "which tables and indexes were read, and from where";
-    let wide = text::render_next_steps(&steps, "x.dbt", 200);
+    let wide = text::render_next_steps(&steps, &["x.dbt"], 200);
     assert_eq!(wide.trim(), format!("{command}   {why}"));
-    let narrow = text::render_next_steps(&steps, "x.dbt", 80);
+    let narrow = text::render_next_steps(&steps, &["x.dbt"], 80);
     assert_eq!(narrow.trim(), format!("{command}\n      {why}"));
 }
 

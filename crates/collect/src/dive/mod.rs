@@ -39,6 +39,8 @@ use crate::{CollectError, Target, host, privilege, process};
 
 /// The clock of all engines: that of programs in the kernel too.
 const CLOCK: &str = "mono";
+/// Characters of a process title that say whose calls these are.
+const LONGEST_TITLE: usize = 200;
 /// Room for events: of each CPU at most, of all together, of each CPU at least.
 const ROOM_KB: (u64, u64, u64) = (16_384, 262_144, 1_024);
 
@@ -294,6 +296,11 @@ impl Dive {
             "target",
             &format!("pid={} call={} nr={}", options.pid, call.name(), call.number()),
         )?;
+        if let Some(title) = process::title(options.pid) {
+            let title: String = title.chars().take(LONGEST_TITLE).collect();
+            self.spool
+                .comment("task", &format!("pid {}, {title}", options.pid))?;
+        }
         // All engines do that: who is not seen to leave its CPU has not left it, from the first call on.
         self.spool.comment("switches", "traced")?;
         for note in facts

@@ -1,12 +1,14 @@
 //! `dbtime diff`: what changed between two recordings.
 
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use dbtime_report::diff_export::{self, Widths};
 use dbtime_report::{
-    Diff, DiffError, DiffOptions, DiveDiff, Source, dive_diff, has_kernel_trace, json, text,
+    Diff, DiffError, DiffOptions, DiveDiff, Filter, NextStep, Source, dive_diff, has_kernel_trace, json,
+    next_steps_of_diff, next_steps_of_dive_diff, text,
 };
 
 use crate::exit_code::NOTHING_RECORDED;
@@ -119,23 +121,30 @@ impl DiffFormat {
 pub(super) fn run(arguments: &DiffArguments) -> anyhow::Result<ExitCode> {
     memory::bound(arguments.about.max_memory);
     let format = DiffFormat::of(arguments)?;
-    let [good, bad] =
-        newest::two_or_named(arguments.good.as_deref(), arguments.bad.as_deref())?.map(|path| {
-            reading::open(
-                std::slice::from_ref(&path),
-                &arguments.about,
-                Detail::Seconds,
-                &arguments.selection,
-            )
-        });
+    let paths = newest::two_or_named(arguments.good.as_deref(), arguments.bad.as_deref())?;
+    let [good, bad] = paths.each_ref().map(|path| {
+        reading::open(
+            std::slice::from_ref(path),
+            &arguments.about,
+            Detail::Seconds,
+            &arguments.selection,
+        )
+    });
     let (good, bad) = (good?, bad?);
     let sides = [&good, &bad];
+    // Who has chosen a part knows what to ask.
+    let is_all = arguments.selection.filter(&good)? == Filter::default();
+    let names = paths.each_ref().map(|path| path.display().to_string());
+    let next = |steps: &[NextStep]| match is_all {
+        true => text::render_next_steps(steps, &names.each_ref().map(String::as_str), output::width()),
+        false => String::new(),
+    };
     if matches!(format, DiffFormat::Text | DiffFormat::Json)
         && let Some(answer) = compare_dives(sides, &arguments.selection, &arguments.compared, arguments.top)?
     {
         let answer = match format {
             DiffFormat::Json => json::render_dive_diff(&answer),
-            _ => text::render_dive_diff(&answer, output::width()),
+            _ => text::render_dive_diff(&answer, output::width()) + &next(&next_steps_of_dive_diff()),
         };
         output::text_to_file(&arguments.output, &answer)?;
         return Ok(ExitCode::SUCCESS);
@@ -148,7 +157,20 @@ pub(super) fn run(arguments: &DiffArguments) -> anyhow::Result<ExitCode> {
             say(format_args!("warning: {warning}"));
         }
     }
-    write(&answer, format, &arguments.output)?;
+    let path = arguments.output.as_path();
+    match format {
+        DiffFormat::Text => {
+            let render = match path == Path::new("-") && io::stdout().is_terminal() {
+                true => text::render_diff_at_terminal,
+                false => text::render_diff,
+            };
+            let text = render(&answer, output::width()) + &next(&next_steps_of_diff(&answer));
+            output::text_to_file(path, &text)?;
+        }
+        DiffFormat::Json => output::text_to_file(path, &json::render_diff(&answer))?,
+        DiffFormat::Folded => output::to_file(path, |out| diff_export::write_folded(&answer, out))?,
+        DiffFormat::Svg(widths) => output::to_file(path, |out| diff_export::write_svg(&answer, widths, out))?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -195,18 +217,5 @@ pub(super) fn compare(
         }
         Err(e @ DiffError::Unit { .. }) => Err(Usage(e.to_string()).into()),
         other => Ok(Some(other?)),
-    }
-}
-
-/// Writes the answer to a file, or to standard output for `-`.
-///
-/// # Errors
-/// It cannot be written.
-fn write(diff: &Diff, format: DiffFormat, path: &Path) -> anyhow::Result<()> {
-    match format {
-        DiffFormat::Text => output::text_to_file(path, &text::render_diff(diff, output::width())),
-        DiffFormat::Json => output::text_to_file(path, &json::render_diff(diff)),
-        DiffFormat::Folded => output::to_file(path, |out| diff_export::write_folded(diff, out)),
-        DiffFormat::Svg(widths) => output::to_file(path, |out| diff_export::write_svg(diff, widths, out)),
     }
 }

@@ -236,7 +236,7 @@ fn show(outcome: Outcome, with_page: bool) -> anyhow::Result<()> {
     let name = path.display().to_string();
     let width = output::width();
     let text = dbtime_report::text::render_summary(&report, width)
-        + &dbtime_report::text::render_next_steps(&next_steps(&report), &name, width);
+        + &dbtime_report::text::render_next_steps(&next_steps(&report), &[&name], width);
     output::print(&text)?;
     if with_page {
         let page = sibling(&path, "html").map_err(Usage)?;

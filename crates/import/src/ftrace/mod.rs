@@ -185,6 +185,7 @@ impl Reader<'_> {
                 let (key, value) = (String::from_utf8_lossy(key), String::from_utf8_lossy(value));
                 self.into.reason(&format!("{key}: {value}"));
             }
+            b"task" => self.into.set_target(&String::from_utf8_lossy(value)),
             b"lost" => self.calls.lost(None, decimal(value)),
             _ => {}
         }

@@ -10,7 +10,7 @@ use super::cells::{width_s, window_of};
 
 /// Session of events that are of none, or of which it is not told.
 pub(super) const NO_SESSION: u32 = u32::MAX;
-/// Sessions that are alike are put together before there are fewer windows than this, all of them before there are fewer than that.
+/// Sessions that are alike are put together before longer windows would be fewer than this, all of them before there are fewer than that.
 const FEWEST_WINDOWS: [usize; 2] = [60, 12];
 
 /// What events in a cell have in common. Numbers are places in dictionaries.
@@ -132,13 +132,18 @@ impl LatencyCells {
     /// Makes them fewer; false when it cannot.
     fn shrink(&mut self, alike: &[u32], other_of: &mut dyn FnMut(u32) -> u32) -> bool {
         let windows: BTreeSet<i64> = self.cells.keys().map(|cell| cell.window_s).collect();
+        let longer_s = width_s(self.level + 1, self.resolution_s);
+        let longer: BTreeSet<i64> = windows
+            .iter()
+            .map(|window| window_of(*window, longer_s))
+            .collect();
         let fewest = match self.apart {
             Apart::Each => FEWEST_WINDOWS[0],
             Apart::Alike => FEWEST_WINDOWS[1],
             Apart::None => 1,
         };
         match self.apart {
-            _ if windows.len() > fewest => self.level += 1,
+            _ if windows.len() > 1 && longer.len() >= fewest => self.level += 1,
             Apart::Each => self.apart = Apart::Alike,
             Apart::Alike => self.apart = Apart::None,
             Apart::None => {

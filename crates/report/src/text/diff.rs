@@ -5,6 +5,7 @@ use super::page::{Page, Table};
 use crate::diff::{Change, Diff, LatencyChange, Place, StatementChange, Verdict, amount, rate};
 use crate::group::{moment, query_id};
 use crate::number::{Amounts, duration, seconds};
+use crate::server_start::start_of_server;
 use crate::statement_text::cell;
 use crate::work::WorkUnit;
 use dbtime_model::recording::Clock;
@@ -14,8 +15,17 @@ const SHOWN_OF_PATH: usize = 4;
 /// Distributions whose histograms are shown.
 const HISTOGRAMS: usize = 2;
 
-pub(super) fn render(diff: &Diff, page: &mut Page) {
-    head(diff, page);
+/// How the answer stands at the beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FirstLine {
+    /// In one line, however long: who greps or cuts the first line has all of it.
+    Whole,
+    /// In lines that are no longer than others.
+    Wrapped,
+}
+
+pub(super) fn render(diff: &Diff, first_line: FirstLine, page: &mut Page) {
+    head(diff, first_line, page);
     statements(diff, page);
     times("Ledger: wait event and state", &diff.cells, diff, page);
     times("Wait events", &diff.waits, diff, page);
@@ -36,18 +46,15 @@ pub(super) fn render(diff: &Diff, page: &mut Page) {
 }
 
 /// The answer, and what was compared: all but the tables.
-pub(super) fn head(diff: &Diff, page: &mut Page) {
-    // A line of its own, however long: who greps or cuts the first line has the answer.
+pub(super) fn head(diff: &Diff, first_line: FirstLine, page: &mut Page) {
     let statement = diff.statements.as_ref().map_or("", |of| of.sentence.as_str());
     let answer = diff.answer();
     let sentences = [diff.headline.as_str(), statement, &answer];
-    page.line(
-        &sentences
-            .into_iter()
-            .filter(|text| !text.is_empty())
-            .collect::<Vec<&str>>()
-            .join(" "),
-    );
+    let sentences: Vec<&str> = sentences.into_iter().filter(|text| !text.is_empty()).collect();
+    match first_line {
+        FirstLine::Whole => page.line(&sentences.join(" ")),
+        FirstLine::Wrapped => page.paragraph(&sentences.join(" ")),
+    }
     if !diff.whole.is_empty() {
         page.paragraph(&diff.whole);
     }
@@ -136,6 +143,8 @@ pub(super) fn place(place: &Place) -> String {
         Place::Wait(wait) => wait.to_string(),
         Place::Function(function) => function.label(),
         Place::Path(path) => {
+            let names: Vec<&str> = path.iter().map(|function| function.name.as_str()).collect();
+            let path = &path[start_of_server(&names)..];
             let hidden = path.len().saturating_sub(SHOWN_OF_PATH);
             let mut names: Vec<String> = path[hidden..].iter().map(|function| function.label()).collect();
             if hidden > 0 {

@@ -29,10 +29,15 @@ pub(super) fn render(report: &LatchReport, page: &mut Page) {
         quality::problems(&report.problems, page);
         return;
     }
+    let not_known = match report.active_ns {
+        0 => "There was no active time.".to_string(),
+        active_ns => format!(
+            "For {} % of the active time it is not known which locks a session held.",
+            percent(percent_of(report.not_known_ns, active_ns))
+        ),
+    };
     page.paragraph(&format!(
-        "Internal locks of the server (LWLocks). Sampled: times are those of the ledger, divided by samples. For {} % of the active time it \
-         is not known which locks a session held.",
-        percent(percent_of(report.not_known_ns, report.active_ns)),
+        "Internal locks of the server (LWLocks). Sampled: times are those of the ledger, divided by samples. {not_known}"
     ));
     if let Some(exact) = &report.exact {
         exact_latches::heading(exact, page);

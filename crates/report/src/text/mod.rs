@@ -57,6 +57,7 @@ use crate::what_if::WhatIfReport;
 pub use block_io::{BlockIoOptions, render_block_io};
 pub(crate) use causes::what as what_cause;
 use dbtime_model::calibration::Calibration;
+use diff::FirstLine;
 use page::Page;
 pub use sched::{render_switch, render_switch_heading};
 
@@ -102,9 +103,9 @@ pub fn render_summary(report: &Report, width: usize) -> String {
 }
 
 /// What to ask next of the recording of this name; as [`render`].
-pub fn render_next_steps(steps: &[NextStep], recording: &str, width: usize) -> String {
+pub fn render_next_steps(steps: &[NextStep], recordings: &[&str], width: usize) -> String {
     let mut page = Page::new(width);
-    next_step::render(steps, recording, &mut page);
+    next_step::render(steps, recordings, &mut page);
     page.finish()
 }
 
@@ -125,7 +126,7 @@ pub(crate) fn first_lines(report: &Report) -> Vec<String> {
 
 /// What a comparison says before its tables, a paragraph each.
 pub(crate) fn diff_lines(diff: &Diff) -> Vec<String> {
-    lines(|page| diff::head(diff, page))
+    lines(|page| diff::head(diff, FirstLine::Whole, page))
 }
 
 /// Where a difference is, in words.
@@ -306,9 +307,16 @@ pub fn render_calibration(calibration: &Calibration, width: usize) -> String {
     page.finish()
 }
 
-/// What changed between two recordings as text; as [`render`].
+/// What changed between two recordings as text; as [`render`], but that the first line is the answer, however long it is.
 pub fn render_diff(diff: &Diff, width: usize) -> String {
     let mut page = Page::new(width);
-    diff::render(diff, &mut page);
+    diff::render(diff, FirstLine::Whole, &mut page);
+    page.finish()
+}
+
+/// The same for a terminal: the answer is in lines up to `width` columns, too.
+pub fn render_diff_at_terminal(diff: &Diff, width: usize) -> String {
+    let mut page = Page::new(width);
+    diff::render(diff, FirstLine::Wrapped, &mut page);
     page.finish()
 }

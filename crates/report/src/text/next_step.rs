@@ -3,13 +3,13 @@
 use super::page::Page;
 use crate::next_step::NextStep;
 
-pub(super) fn render(steps: &[NextStep], recording: &str, page: &mut Page) {
+pub(super) fn render(steps: &[NextStep], recordings: &[&str], page: &mut Page) {
     if steps.is_empty() {
         return;
     }
     page.line("");
     for step in steps {
-        let command = format!("Next: {}", step.command_line(recording));
+        let command = format!("Next: {}", step.command_line(recordings));
         let line = format!("{command}   {}", step.why);
         if line.chars().count() <= page.width() {
             page.line(&line);

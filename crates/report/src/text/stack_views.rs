@@ -5,6 +5,7 @@ use super::page::{Page, Table, percent};
 use dbtime_model::recording::Meta;
 
 use crate::number::{Amounts, counted, duration};
+use crate::server_start::starts_of_tree;
 use crate::stack_views::{CallTree, CountedStacks, FunctionTimes, ModuleTimes, StackAnswer, StackReport};
 
 pub(super) fn render(report: &StackReport, page: &mut Page) {
@@ -67,8 +68,13 @@ fn counted_stacks(stacks: &CountedStacks, what: &str, amounts: Amounts, page: &m
 }
 
 fn call_tree(tree: &CallTree, what: &str, amounts: Amounts, page: &mut Page) {
+    let starts = starts_of_tree(&tree.nodes);
+    let without = match starts.contains(&None) {
+        true => ", without the start of the server",
+        false => "",
+    };
     page.heading(&format!(
-        "Call tree of {what} (total = with all that was called from there; one blank per level, [k] = kernel)"
+        "Call tree of {what} (total = with all that was called from there; one blank per level, [k] = kernel{without})"
     ));
     let [total, own] = ["total", "self"].map(|what| column(what, amounts));
     let line = |page: &mut Page, columns: [&str; 5], name: &str| {
@@ -86,9 +92,15 @@ fn call_tree(tree: &CallTree, what: &str, amounts: Amounts, page: &mut Page) {
     };
     // What is not shown of a function comes after what is shown of it.
     let mut open: Vec<(usize, u128)> = Vec::new();
-    for node in &tree.nodes {
-        while let Some((depth, ns)) = open.pop_if(|(depth, _)| *depth >= node.depth) {
-            hidden(page, ns, depth + 1);
+    for (node, start) in tree.nodes.iter().zip(starts) {
+        let Some(start) = start else {
+            // What else it called is a root, too.
+            open.push((0, node.hidden_ns));
+            continue;
+        };
+        let depth = node.depth - start;
+        while let Some((depth, ns)) = open.pop_if(|(above, _)| *above >= depth + 1) {
+            hidden(page, ns, depth);
         }
         line(
             page,
@@ -99,12 +111,12 @@ fn call_tree(tree: &CallTree, what: &str, amounts: Amounts, page: &mut Page) {
                 &amounts.cell(node.self_ns),
                 &node.samples.to_string(),
             ],
-            &format!("{}{}", " ".repeat(node.depth), node.function.label()),
+            &format!("{}{}", " ".repeat(depth), node.function.label()),
         );
-        open.push((node.depth, node.hidden_ns));
+        open.push((depth + 1, node.hidden_ns));
     }
     while let Some((depth, ns)) = open.pop() {
-        hidden(page, ns, depth + 1);
+        hidden(page, ns, depth);
     }
     hidden(page, tree.hidden_roots_ns, 0);
     if tree.others > 0 {

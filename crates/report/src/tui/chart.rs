@@ -8,7 +8,7 @@ use ratatui::style::{Color, Modifier, Style};
 
 use super::answers::Answers;
 use super::colours::Colours;
-use super::pen::{plain, write, write_right};
+use super::pen::{plain, width, write, write_right};
 use crate::filter::SECOND_US;
 use crate::group::date_and_time;
 use crate::letters::Letters;
@@ -288,6 +288,20 @@ pub(super) fn legend(buffer: &mut Buffer, area: Rect, chart: &Chart, answers: &A
     let rate = |ns: &u128| *ns as f64 / elapsed_ns as f64;
     let classes = answers.classes.iter().filter(|(_, ns)| **ns > 0);
     let mut values: Vec<(&str, f64)> = classes.map(|(label, ns)| (label.as_str(), rate(ns))).collect();
+    let text = |label: &str, rate: f64| format!(" {} {rate:.2}", plain(label));
+    let columns = |label: &str, rate: f64| width(&text(label, rate)).saturating_add(3);
+    // What finds no room is the least.
+    values.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    let mut room = area.width;
+    let fit = values
+        .iter()
+        .take_while(|(label, rate)| {
+            let left = room.checked_sub(columns(label, *rate));
+            room = left.unwrap_or(0);
+            left.is_some()
+        })
+        .count();
+    let is_cut = !values.split_off(fit).is_empty();
     values.sort_by_key(|(label, _)| layer(label));
     let mut x = area.x;
     for (label, rate) in values {
@@ -298,19 +312,17 @@ pub(super) fn legend(buffer: &mut Buffer, area: Rect, chart: &Chart, answers: &A
         let style = colours
             .of_wait(label)
             .map_or_else(Style::new, |colour| Style::new().fg(colour));
-        let text = format!(" {} {rate:.2}", plain(label));
-        if x + 2 + text.chars().count() as u16 > area.right() {
-            write(
-                buffer,
-                (x.min(area.right().saturating_sub(1)), area.y),
-                "…",
-                1,
-                Style::new(),
-            );
-            return;
-        }
         x = write(buffer, (x, area.y), &mark, 1, style);
-        x = write(buffer, (x, area.y), &text, area.right() - x, Style::new()) + 2;
+        x = write(
+            buffer,
+            (x, area.y),
+            &text(label, rate),
+            area.right() - x,
+            Style::new(),
+        ) + 2;
+    }
+    if is_cut {
+        write(buffer, (x.min(area.right() - 1), area.y), "…", 1, Style::new());
     }
 }
 

@@ -5,11 +5,12 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
 use super::answers::Answers;
-use super::pen::{plain, width, write};
+use super::pen::{line, plain, width, write};
 use crate::group::query_id;
 use crate::ledger::Section;
 use crate::printable::printable;
 use crate::report::Report;
+use crate::server_start::start_of_server;
 use crate::session_work::SessionWork;
 use crate::stacks::StackTime;
 use crate::sums::percent;
@@ -88,6 +89,18 @@ impl Page {
                 }
             }
         }
+        let below = self.most_above(area.height) - above;
+        if let (true, Some(last)) = (below > 0, line(area, area.height.saturating_sub(1))) {
+            buffer.set_style(last, Style::reset());
+            let more = format!("… {} more lines: Down, Page Down", below + 1);
+            write(
+                buffer,
+                (last.x, last.y),
+                &format!("{more:width$}", width = last.width.into()),
+                last.width,
+                Style::new(),
+            );
+        }
     }
 }
 
@@ -110,7 +123,10 @@ pub fn session(answers: &Answers, now: Option<&Answers>, columns: u16) -> Page {
     if let Some(now) = now {
         page.heading("In the last second");
         where_it_went(&mut page, &now.report);
-        for stack in now.report.stacks.top.iter().take(1) {
+        // Of the short ones there is none, perhaps.
+        let stacks = &now.report.stacks.top;
+        let has_frames = |stack: &&StackTime| !(stack.kernel.is_empty() && stack.user.is_empty());
+        if let Some(stack) = stacks.iter().find(has_frames).or(stacks.first()) {
             add_stack(&mut page, stack, "its DB time in the last second");
         }
     }
@@ -193,7 +209,8 @@ fn add_stack(page: &mut Page, stack: &StackTime, whole: &str) {
         stack.percent, stack.wait, stack.state
     ));
     let kernel = stack.kernel.iter().rev().map(|frame| (frame, "kernel"));
-    let user = stack.user.iter().rev().map(|frame| (frame, "user"));
+    let start = start_of_server(&stack.user);
+    let user = stack.user[start..].iter().rev().map(|frame| (frame, "user"));
     let mut before = "";
     for (frame, kind) in kernel.chain(user) {
         let mark = if kind == before { "" } else { kind };

@@ -134,14 +134,13 @@ pub fn what_if(source: &Source, options: &WhatIfOptions) -> Result<WhatIfReport,
     let (recorded, scanned) = Recorded::read(source, &mut dimensions, filter);
     scanned.check(filter)?;
     let meta = source.meta();
-    let answer = cannot_say(&recorded, meta)
-        .map_or(Ok(()), Err)
-        .and_then(|()| {
-            options
-                .changes
-                .iter()
-                .try_for_each(|change| is_there(change, &recorded))
-        })
+    let changes = || options.changes.iter();
+    // A name that was mistyped is told before that nothing can be said anyway, unless nothing has a name.
+    let answer = changes()
+        .filter(|change| has_any(change, &recorded))
+        .try_for_each(|change| is_there(change, &recorded))
+        .and_then(|()| cannot_say(&recorded, meta).map_or(Ok(()), Err))
+        .and_then(|()| changes().try_for_each(|change| is_there(change, &recorded)))
         .and_then(|()| predict(&recorded, meta.host.cpus, &options.changes));
     let mut problems = std::mem::take(&mut dimensions.problems);
     problems.extend(scanned.problems);
@@ -217,6 +216,15 @@ fn cannot_say(recorded: &Recorded, meta: &Meta) -> Option<String> {
              choose a part with --from and --to"
         )
     })
+}
+
+/// Whether the recording has anything of the kind of what is to be different.
+fn has_any(change: &WhatIf, recorded: &Recorded) -> bool {
+    match change.what {
+        Changed::Hold(_) => !recorded.locks.is_empty(),
+        Changed::Event(_) => !recorded.events.is_empty(),
+        Changed::Query(_) => !recorded.statements.is_empty(),
+    }
 }
 
 /// Whether what is to be different is in the recording.

@@ -84,6 +84,6 @@ impl Subject {
 
     /// Where the answer points to.
     pub(super) fn next(&self, steps: &[NextStep]) -> String {
-        dbtime_report::text::render_next_steps(steps, &self.name().to_string(), output::width())
+        dbtime_report::text::render_next_steps(steps, &[&self.name().to_string()], output::width())
     }
 }

@@ -12,6 +12,7 @@
 
 mod controls;
 mod feed;
+mod guard;
 mod keys;
 mod live;
 mod replay;
@@ -84,11 +85,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// # Errors
 /// There is no terminal; recording cannot begin; the recording cannot be read.
 pub(super) fn run(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
+    let colours = terminal::check()?;
+    guard::begin().context("a process that gives the terminal back")?;
     match &arguments.replay {
         Some(_) => memory::bound(None),
         None => mend(),
     }
-    let colours = terminal::check()?;
     // The terminal must be given back, however often somebody asks to end.
     let stop = stop_on_signals(Second::Ignored)?;
     memory::give_back();

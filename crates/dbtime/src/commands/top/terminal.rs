@@ -4,7 +4,6 @@ use std::io::{self, IsTerminal, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dbtime_report::tui::Colours;
-use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::cursor::{Hide, Show};
@@ -12,8 +11,11 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
-use ratatui::layout::{Rect, Size};
+use ratatui::layout::{Position, Rect, Size};
+use ratatui::{Terminal, TerminalOptions, Viewport};
+use rustix::termios::tcgetwinsize;
 
+use super::guard;
 use crate::usage::Usage;
 
 /// Whether there is something to give back.
@@ -35,8 +37,9 @@ pub(super) fn check() -> Result<Colours, Usage> {
     let term = variable("TERM").unwrap_or_default();
     if term.is_empty() || term == "dumb" {
         return Err(Usage(format!(
-            "dbtime top needs a terminal with a movable cursor, and TERM is {term}: set TERM to the terminal's type, \
-            or use 'dbtime record' and 'dbtime report'"
+            "dbtime top needs a terminal with a movable cursor, and TERM is {}: set TERM to the terminal's type, \
+            or use 'dbtime record' and 'dbtime report'",
+            if term.is_empty() { "not set" } else { &term }
         )));
     }
     Ok(Colours::of(
@@ -60,7 +63,10 @@ pub(super) fn is_gone() -> bool {
 }
 
 /// The terminal, as long as it is taken.
-pub(super) struct Taken(Terminal<CrosstermBackend<Stdout>>);
+pub(super) struct Taken {
+    terminal: Terminal<CrosstermBackend<Stdout>>,
+    size: Size,
+}
 
 impl Taken {
     /// Takes it.
@@ -70,10 +76,15 @@ impl Taken {
     pub(super) fn take() -> io::Result<Taken> {
         enable_raw_mode()?;
         IS_TAKEN.store(true, Ordering::SeqCst);
+        let size = size();
+        // By itself it would ask for the size before each drawing, and open the terminal anew for that.
+        let viewport = TerminalOptions {
+            viewport: Viewport::Fixed(Rect::from((Position::ORIGIN, size))),
+        };
         let taken = execute!(io::stdout(), EnterAlternateScreen, Hide)
-            .and_then(|()| Terminal::new(CrosstermBackend::new(io::stdout())));
+            .and_then(|()| Terminal::with_options(CrosstermBackend::new(io::stdout()), viewport));
         match taken {
-            Ok(terminal) => Ok(Taken(terminal)),
+            Ok(terminal) => Ok(Taken { terminal, size }),
             Err(e) => {
                 give_back();
                 Err(e)
@@ -81,12 +92,17 @@ impl Taken {
         }
     }
 
-    /// Its columns and rows.
+    /// Its columns and rows, to which drawings are fitted from now on.
     ///
     /// # Errors
-    /// It does not say.
-    pub(super) fn size(&self) -> io::Result<Size> {
-        self.0.size()
+    /// It takes no output.
+    pub(super) fn size(&mut self) -> io::Result<Size> {
+        let size = size();
+        if self.size != size {
+            self.terminal.resize(Rect::from((Position::ORIGIN, size)))?;
+            self.size = size;
+        }
+        Ok(size)
     }
 
     /// Shows what is drawn.
@@ -94,8 +110,17 @@ impl Taken {
     /// # Errors
     /// It takes no output.
     pub(super) fn draw(&mut self, draw: impl FnOnce(Rect, &mut Buffer)) -> io::Result<()> {
-        self.0.draw(|frame| draw(frame.area(), frame.buffer_mut()))?;
+        self.terminal
+            .draw(|frame| draw(frame.area(), frame.buffer_mut()))?;
         Ok(())
+    }
+}
+
+/// Columns and rows of the terminal; those of the first ones where it does not say.
+fn size() -> Size {
+    match tcgetwinsize(io::stdout()) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => Size::new(size.ws_col, size.ws_row),
+        _ => Size::new(80, 24),
     }
 }
 
@@ -108,17 +133,24 @@ impl Drop for Taken {
 /// Gives it back, once.
 fn give_back() {
     if IS_TAKEN.swap(false, Ordering::SeqCst) {
-        // Nobody is left to be told that this did not work.
-        let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
+        write_given_back(&mut io::stdout());
         let _ = io::stdout().flush();
         let _ = disable_raw_mode();
+        guard::is_given_back();
     }
+}
+
+/// Shows the screen that was there before, and the cursor.
+pub(super) fn write_given_back(out: &mut impl Write) {
+    // Nobody is left to be told that this did not work.
+    let _ = execute!(out, LeaveAlternateScreen, Show);
 }
 
 /// The same of a terminal that takes no output: its modes only.
 pub(super) fn give_back_modes() {
     if IS_TAKEN.swap(false, Ordering::SeqCst) {
         let _ = disable_raw_mode();
+        guard::is_given_back();
     }
 }
 
