@@ -11,6 +11,7 @@ use dbtime_model::{
     StatementRow, comment,
 };
 
+use crate::fast_map::FastMap;
 use crate::known_frame::KnownFrame;
 use crate::known_stacks::KnownStacks;
 
@@ -36,7 +37,7 @@ pub struct Dimensions {
 
 #[derive(Debug, Default, Clone)]
 struct Known {
-    sessions: HashMap<SessionId, Session>,
+    sessions: FastMap<SessionId, Session>,
     statements: HashMap<u64, StatementRow>,
     comments: HashMap<u64, CommentRow>,
 }

@@ -3,13 +3,13 @@
 //! Time is conserved: every nanosecond of the rows that went in is in exactly one row of exactly one section.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
 use dbtime_model::{BackendType, State, Wait};
 
 use crate::alike_statements::AlikeStatements;
 use crate::causes::ByCause;
 use crate::dimensions::Dimensions;
+use crate::fast_map::FastMap;
 use crate::group::{Dimension, GroupKey, not_recorded};
 use crate::load::Source;
 use crate::scan::Activity;
@@ -136,7 +136,7 @@ impl Ledger {
 pub(crate) struct LedgerBuilder {
     by: Vec<Dimension>,
     by_cause: ByCause,
-    groups: HashMap<(Section, Rest, GroupKey), Sums>,
+    groups: FastMap<(Section, Rest, GroupKey), Sums>,
 }
 
 impl LedgerBuilder {
@@ -144,7 +144,7 @@ impl LedgerBuilder {
         LedgerBuilder {
             by: by.to_vec(),
             by_cause: ByCause::of(source, dimensions, by),
-            groups: HashMap::new(),
+            groups: FastMap::default(),
         }
     }
 

@@ -48,6 +48,7 @@ mod dive;
 mod drawing;
 mod explanation;
 pub mod export;
+mod fast_map;
 mod fields;
 mod filter;
 mod firefox;

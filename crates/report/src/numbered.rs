@@ -1,15 +1,16 @@
 //! Values that many keys have in common, each kept once: a key of a map of millions has its number.
 
-use std::collections::HashMap;
 use std::hash::Hash;
+
+use crate::fast_map::FastMap;
 
 /// Values by number, in the order in which they were first met.
 #[derive(Debug)]
-pub(crate) struct Numbered<T>(HashMap<T, u32>);
+pub(crate) struct Numbered<T>(FastMap<T, u32>);
 
 impl<T> Default for Numbered<T> {
     fn default() -> Numbered<T> {
-        Numbered(HashMap::new())
+        Numbered(FastMap::default())
     }
 }
 

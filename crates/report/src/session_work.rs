@@ -3,10 +3,10 @@
 //! Of a session that worked, what it did while it worked; of one that did not, what it waited for.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
 use dbtime_model::{Session, SessionId, SessionState, State, Wait};
 
+use crate::fast_map::FastMap;
 use crate::filter::Filter;
 use crate::ledger::Section;
 use crate::load::Source;
@@ -41,7 +41,7 @@ struct Builder {
     active: Sums,
     total_ns: u128,
     /// Whether it was idle there.
-    parts: HashMap<(bool, Wait, State, SessionState, u64), u128>,
+    parts: FastMap<(bool, Wait, State, SessionState, u64), u128>,
 }
 
 impl Builder {
@@ -106,7 +106,7 @@ fn most<K: Ord>(parts: impl Iterator<Item = (K, u128)>) -> Option<(K, u128)> {
 /// The filter names what is not in the recording.
 pub fn sessions_work(source: &Source, filter: &Filter) -> Result<Vec<SessionWork>, ReportError> {
     let mut dimensions = load(source, filter)?;
-    let mut sessions: HashMap<SessionId, Builder> = HashMap::new();
+    let mut sessions: FastMap<SessionId, Builder> = FastMap::default();
     let scan = scan(source, &mut dimensions, filter, |activity| {
         sessions.entry(activity.row.session).or_default().add(activity);
     });

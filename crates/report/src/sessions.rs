@@ -7,6 +7,7 @@ use dbtime_model::{BackendType, CounterRow, Session, SessionId, counter};
 use serde::{Serialize, Serializer};
 
 use crate::dimensions::Dimensions;
+use crate::fast_map::FastMap;
 use crate::fields;
 use crate::filter::{Filter, SECOND_US};
 use crate::ledger::Section;
@@ -155,7 +156,7 @@ impl Sessions {
 
 /// Adds rows of activity and counters up to [`Sessions`].
 #[derive(Default)]
-pub(crate) struct SessionsBuilder(HashMap<SessionId, Totals>);
+pub(crate) struct SessionsBuilder(FastMap<SessionId, Totals>);
 
 /// What is summed for one session. Counters are signed in a recording.
 #[derive(Default)]

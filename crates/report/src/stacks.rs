@@ -1,13 +1,14 @@
 //! The stack profile: where in the code DB time goes, on CPU and off CPU together.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+
 use std::sync::Arc;
 
 use dbtime_model::{NO_STACK, StackId, State, Wait};
 use serde::Serialize;
 
 use crate::dimensions::Dimensions;
+use crate::fast_map::FastMap;
 use crate::fields;
 use crate::function::MISSING;
 use crate::known_frame::KnownFrame;
@@ -58,7 +59,7 @@ pub struct StackProfile {
 #[derive(Default)]
 pub(crate) struct StacksBuilder {
     waits: Numbered<Wait>,
-    stacks: HashMap<(u32, State, StackId, StackId), StateSums>,
+    stacks: FastMap<(u32, State, StackId, StackId), StateSums>,
 }
 
 impl StacksBuilder {

@@ -3,12 +3,13 @@
 //! The sum of all statements, and of what has none, is DB time.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use dbtime_model::{SessionState, State, Wait};
 use serde::{Serialize, Serializer};
 
 use crate::dimensions::Dimensions;
+use crate::fast_map::FastMap;
 use crate::fields;
 use crate::ledger::Section;
 use crate::scan::Activity;
@@ -93,7 +94,7 @@ pub struct TopSql {
 /// Adds rows up to [`TopSql`].
 #[derive(Default)]
 pub(crate) struct TopSqlBuilder {
-    by_statement: HashMap<u64, Builder>,
+    by_statement: FastMap<u64, Builder>,
     /// DB time of sessions of which the database says that they execute a statement.
     active_ns: u128,
 }

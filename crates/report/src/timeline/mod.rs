@@ -21,6 +21,7 @@ pub(crate) use marks::Marks;
 pub use marks::{Mark, MarkKind};
 
 use crate::causes::ByCause;
+use crate::fast_map::FastMap;
 use crate::filter::{Filter, SECOND_US};
 use crate::group::{Dimension, GroupKey, not_recorded};
 use crate::ledger::Section;
@@ -325,7 +326,7 @@ struct Name {
 /// The values that are shown, in order, and for each name which of them it is.
 fn chosen(
     names: &[Name],
-    sums: &std::collections::HashMap<(usize, u32), u128>,
+    sums: &FastMap<(usize, u32), u128>,
     options: &TimelineOptions,
 ) -> (Vec<TimelineValue>, Vec<usize>) {
     // Different groups may read the same, for example sessions of one pid.

@@ -3,7 +3,7 @@
 //! A session does one thing at a time. Where its rows of a second hold more than the second, the long ones among them began before
 //! it: they are laid end to end, the shortest last, back from the end of the second.
 
-use std::collections::HashMap;
+use crate::fast_map::FastMap;
 
 use dbtime_model::SessionId;
 
@@ -15,17 +15,17 @@ use super::recorded::RecordedSeconds;
 const OPEN_CELLS: usize = 100_000;
 
 /// What is kept: time by group, of a second of a session.
-type Second = HashMap<u32, u128>;
+type Second = FastMap<u32, u128>;
 
 /// Adds up time by bucket and group.
 pub(super) struct Placement<'a> {
     buckets: &'a Buckets,
     /// Rows of one session may hold more than passed; if not, samples of several tasks do.
     is_long: bool,
-    open: HashMap<(SessionId, i64), Second>,
+    open: FastMap<(SessionId, i64), Second>,
     cells: usize,
     recorded: &'a mut RecordedSeconds,
-    sums: HashMap<(usize, u32), u128>,
+    sums: FastMap<(usize, u32), u128>,
     before_ns: u128,
 }
 
@@ -39,10 +39,10 @@ impl<'a> Placement<'a> {
         Placement {
             buckets,
             is_long,
-            open: HashMap::new(),
+            open: FastMap::default(),
             cells: 0,
             recorded,
-            sums: HashMap::new(),
+            sums: FastMap::default(),
             before_ns: 0,
         }
     }
@@ -59,7 +59,7 @@ impl<'a> Placement<'a> {
     }
 
     /// Time by bucket and group, and what lies before the first bucket.
-    pub(super) fn finish(mut self) -> (HashMap<(usize, u32), u128>, u128) {
+    pub(super) fn finish(mut self) -> (FastMap<(usize, u32), u128>, u128) {
         self.place();
         (self.sums, self.before_ns)
     }
