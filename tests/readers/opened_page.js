@@ -29,9 +29,17 @@ async function opened(prepare) {
     document.addEventListener("securitypolicyviolation", (e) => console.error(`policy: ${e.violatedDirective} ${e.blockedURI}`));
   });
   await page.goto(own);
-  await page.waitForFunction(() => document.documentElement.dataset.ready !== undefined, null, { timeout: 30000 });
-  // What follows an event is drawn at once; the event itself may come a little later.
-  const settled = () => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0))));
+  // Or all of the file has been read, and what says that a part is missing is to be seen.
+  const isThere = () => {
+    const missing = document.readyState === "complete" ? document.querySelector(".missing") : null;
+    return document.documentElement.dataset.ready !== undefined || missing?.checkVisibility({ visibilityProperty: true });
+  };
+  await page.waitForFunction(isThere, null, { timeout: 30000 });
+  // What follows an event is drawn at once where it is in sight, and soon where it is not; the event itself may come a little later.
+  const settled = async () => {
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0))));
+    await page.waitForFunction(() => window.dbtimePage?.isDrawn !== false);
+  };
   const sights = [];
   const take = await prepare({ page, context, folder, sights, settled });
   for (const step of steps) {

@@ -204,6 +204,33 @@ fn a_damaged_page_says_so() {
     }
 }
 
+/// Inside of the data, before and behind its end, and inside of the script.
+#[test]
+fn a_page_that_ends_early_says_so() {
+    let home = scratch();
+    let recording = recording(&home, "");
+    let page = page_of(&recording, &[]);
+    let text = fs::read_to_string(&page).expect("text");
+    let (begin, rest) = text.split_once("id=\"data\">").expect("it has data");
+    let data = begin.len() + "id=\"data\">".len();
+    let end = data + rest.find("</script>").expect("its end");
+    for at in [data + 1, end - 1, end + 40, text.len() - 40] {
+        fs::write(&page, &text[..at]).expect("a file of our own");
+        let Some(sights) = take(&page, &json!([{"see": true}])) else {
+            return;
+        };
+        let said = sights[0]["text"].as_str().expect("text");
+        assert!(
+            said.contains("a part of this file is missing"),
+            "cut at {at}: {said}"
+        );
+    }
+    fs::write(&page, &text).expect("a file of our own");
+    let sights = take(&page, &json!([{"see": true}])).expect("it was there before");
+    let said = sights[0]["text"].as_str().expect("text");
+    assert!(!said.contains("is missing"), "{said}");
+}
+
 #[test]
 fn a_page_lies_beside_its_recording_and_is_its_owners() {
     use std::os::unix::fs::{PermissionsExt, symlink};
