@@ -1,5 +1,5 @@
 // Latencies over time on a canvas: time to the right, latency upwards in powers of two, colour for the number of events on a logarithmic
-// scale. Dragging chooses a time.
+// scale. Dragging chooses a time, a click that of a cell.
 
 import { packed } from "./colours.ts";
 import type { Recording } from "./data.ts";
@@ -42,7 +42,7 @@ export class HeatMapView {
     this.element.append(this.canvas.element, this.legend, this.status);
     this.canvas.element.addEventListener("pointerdown", (event) => this.begin(event));
     this.canvas.element.addEventListener("pointermove", (event) => this.move(event));
-    this.canvas.element.addEventListener("pointerup", () => this.end());
+    this.canvas.element.addEventListener("pointerup", (event) => this.end(event));
     this.canvas.element.addEventListener("pointercancel", () => this.stop());
     this.canvas.element.addEventListener("pointerleave", () => this.tip.hide());
     this.canvas.element.addEventListener("keydown", (event) => this.key(event));
@@ -190,10 +190,20 @@ export class HeatMapView {
     this.paint();
   }
 
-  private end(): void {
-    const { drag } = this;
+  private end(event: PointerEvent): void {
+    const { drag, map } = this;
     this.stop();
-    if (drag && Math.abs(this.scale.x(drag[0]) - this.scale.x(drag[1])) >= DRAG_PX) this.chooseTime(this.scale.windows(...drag));
+    if (!drag || !map) return;
+    if (Math.abs(this.scale.x(drag[0]) - this.scale.x(drag[1])) >= DRAG_PX) return this.chooseTime(this.scale.windows(...drag));
+    const [column, row] = this.cellAt(event);
+    const isInside = event.offsetX >= LEFT && event.offsetX < this.canvas.width - RIGHT && row >= 0 && row < map.powers * map.perPower;
+    if (isInside) this.chooseColumn(column);
+  }
+
+  /** The time of its cells. */
+  private chooseColumn(column: number): void {
+    const { from_s, width_s } = this.map!;
+    this.chooseTime(this.scale.windows(from_s + column * width_s, from_s + (column + 1) * width_s));
   }
 
   private stop(): void {
@@ -206,10 +216,8 @@ export class HeatMapView {
     const { map } = this;
     if (!map) return;
     if (event.key === "Escape" && this.chosen) this.chooseTime(null);
-    else if (event.key === "Enter" && this.current) {
-      const from = map.from_s + this.current[0] * map.width_s;
-      this.chooseTime(this.scale.windows(from, from + map.width_s));
-    } else {
+    else if (event.key === "Enter" && this.current) this.chooseColumn(this.current[0]);
+    else {
       const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
       if (!step) return;
       const rows = map.powers * map.perPower;

@@ -349,7 +349,7 @@ export class RecordingPage {
     }
     this.said.textContent = words.length > 0 ? `Chosen: ${words.join("; ")}.` : "All of it is shown.";
     if (chips.length > 1) chips.push(button("Show all", { class: "all" }, () => this.choose(noFilter())));
-    if (chips.length === 0) chips.push(hint("All of it is shown. A click on anything chooses it; / searches the flame graph."));
+    if (chips.length === 0) chips.push(hint("All of it is shown. A click on a cell of the ledger, a band of the time line, a frame or a row chooses it; / searches the flame graph."));
     this.chips.replaceChildren(...chips);
   }
 

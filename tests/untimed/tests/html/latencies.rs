@@ -62,6 +62,13 @@ fn latencies_are_those_of_the_report() {
         json!({"back": true}),
         json!({"drag": ["#latency canvas", 0.3, 0.5]}),
         json!({"see": true}),
+        // A click on a cell, and one beside the picture.
+        json!({"go": "latency=syscall"}),
+        json!({"at": ["#latency canvas", 0.2, 60]}),
+        json!({"see": true}),
+        json!({"go": "latency=syscall"}),
+        json!({"at": ["#latency canvas", 0.01, 60]}),
+        json!({"see": true}),
         json!({"go": "latency=syscall&state=disk"}),
         json!({"see": true}),
         json!({"go": "latency=wait&wait=LWLock"}),
@@ -75,16 +82,22 @@ fn latencies_are_those_of_the_report() {
     for ((fragment, arguments), sight) in LATENCIES.iter().zip(&sights) {
         assert_are_latencies(fragment, sight, &recording, arguments);
     }
-    let [one, cell, time, dragged, states, nothing] = &sights[LATENCIES.len()..] else {
+    let [one, cell, time, dragged, clicked, beside, states, nothing] = &sights[LATENCIES.len()..] else {
         panic!("{}", sights.len());
     };
     let text = |value: &Value| value.as_str().expect("text").to_string();
     assert!(text(&one["fragment"]).contains("latency_of="), "{one}");
     assert!(text(&one["latency"]["title"]).contains("events"), "{one}");
     assert!(!text(&cell["latency"]["status"]).is_empty(), "{cell}");
-    for sight in [time, dragged] {
+    for sight in [time, dragged, clicked] {
         assert!(text(&sight["chips"][0]).starts_with("time "), "{sight}");
     }
+    assert_eq!(
+        clicked["chips"],
+        json!(["time 15:06:43 to 15:06:44"]),
+        "one column"
+    );
+    assert_eq!(beside["chips"], json!([]));
     assert!(
         text(&states["latency"]["empty"]).contains("not told apart by state"),
         "{states}"
