@@ -1,8 +1,8 @@
 // Opens a page of 'dbtime html' in a headless Chromium without a network, does what it is told, and prints what is to be seen.
 // Usage: node page.js PLAYWRIGHT-CORE CHROMIUM PAGE FOLDER < steps.json
 // Steps: {"go": fragment}, {"click": selector}, {"press": key}, {"fill": [selector, text]}, {"drag": [selector, from, to]} (parts of its
-// width), {"at": [selector, part, pixels down]} (a click), {"hover": selector}, {"focus": selector}, {"back": true}, {"size": [width, height]}, {"colours": "dark"}, {"picture": name}, {"see": true},
-// {"time": fragment} (milliseconds until what is there is drawn), {"frames": [selector, from, to]} (a drag: frames per second).
+// width), {"at": [selector, part, pixels down]} (a click), {"scroll": [selector, pixels]}, {"hover": selector}, {"focus": selector}, {"back": true}, {"size": [width, height]}, {"colours": "dark"}, {"picture": name}, {"see": true},
+// {"time": fragment} (milliseconds until what is in sight is drawn, and until all of it is), {"frames": [selector, from, to]} (a drag: frames per second).
 const path = require("node:path");
 
 const { run } = require("./opened_page.js");
@@ -63,6 +63,8 @@ function seen() {
     tree: all(".tree tbody tr").map((row) => ({ ...line(row), level: Number(row.ariaLevel), expanded: row.ariaExpanded, lit: row.ariaSelected === "true", focused: row === document.activeElement })),
     tree_status: text(document.querySelector("#tree .status")),
     flame: text(document.querySelector(".flame .status")),
+    // How far it is scrolled, and how far it can be.
+    flame_px: all(".flamebox").map((box) => [box.scrollTop, box.scrollHeight - box.clientHeight])[0] ?? null,
     trouble: text(document.querySelector(".trouble")),
     elements: all("*").length,
     scripts: all("script").length,
@@ -98,6 +100,7 @@ run(({ page, folder, sights }) => async (what, how) => {
   else if (what === "fill") await page.locator(how[0]).fill(how[1]);
   else if (what === "hover") await page.locator(how).first().hover();
   else if (what === "focus") await page.locator(how).first().focus();
+  else if (what === "scroll") await page.locator(how[0]).first().evaluate((element, px) => (element.scrollTop = px), how[1]);
   else if (what === "back") await page.goBack();
   else if (what === "size") await page.setViewportSize({ width: how[0], height: how[1] });
   else if (what === "picture") await page.screenshot({ path: path.join(folder, how), fullPage: true });

@@ -6,8 +6,9 @@ import { DifferenceLook } from "./difference_look.ts";
 import { counterTable, latencyChangeTable, placeTable, statementChangeTable, statementWord } from "./difference_tables.ts";
 import { type DifferenceTable, type DifferenceView, read, written } from "./difference_view.ts";
 import { choice, hint, make, section, Tip, toggle } from "./dom.ts";
-import { Flames } from "./flame.ts";
+import { type Flame, Flames } from "./flame.ts";
 import { FlameView } from "./flame_view.ts";
+import { Kept } from "./kept.ts";
 import type { Order } from "./ranked_table.ts";
 import { SearchBox } from "./search_box.ts";
 import type { Zoom } from "./view.ts";
@@ -25,6 +26,7 @@ export class DifferencePage {
   private readonly wholeStacks;
   private readonly flames: Flames;
   private readonly takes: Uint8Array;
+  private readonly flame = new Kept<Flame>(1);
   private readonly statements;
   private readonly latencies;
   private readonly counters;
@@ -151,7 +153,8 @@ export class DifferencePage {
     this.wholeStacks.set(view.areWhole);
     const other = view.widths === "bad" ? "good" : "bad";
     const shape = { mode: "all", levels: ["wait", "state"], first: "callers", areWhole: view.areWhole } as const;
-    this.flameView.draw(this.flames.draw(shape, this.takes, { ns: of.sides[view.widths], other: of.sides[other] }), view.icicle, view.zoom, view.search);
+    const flame = this.flame.get(JSON.stringify([view.widths, shape]), () => this.flames.draw(shape, this.takes, { ns: of.sides[view.widths], other: of.sides[other] }));
+    this.flameView.draw(flame, view.icicle, view.zoom, view.search);
     for (const { kind, table } of this.places) {
       table.sortBy(view.orders.get(kind));
       table.redraw();

@@ -43,6 +43,8 @@ export class FlameView {
   private from = 0;
   private span = 0;
   private current = -1;
+  /** It is to be scrolled to, once there is something to scroll. */
+  private isRootWanted = false;
   /** Colours of functions, once they were asked for; 0 = not yet. */
   private readonly ofFunction: Uint32Array;
   /** What is drawn, but for the names: filled line by line, which is faster than rectangles by far. */
@@ -79,6 +81,8 @@ export class FlameView {
   }
 
   draw(flame: Flame, isIcicle: boolean, zoom: Zoom | null, search: string): void {
+    // A root at the top is in sight; who has scrolled stays there as long as the graph is the same.
+    this.isRootWanted ||= isIcicle ? !this.isIcicle : this.isIcicle || flame !== this.flame;
     this.flame = flame;
     this.isIcicle = isIcicle;
     this.search = search;
@@ -193,6 +197,8 @@ export class FlameView {
     this.box.style.maxHeight = `${TALLEST}px`;
     const context = this.canvas.cleared(flame.rows.length * ROW);
     if (!context) return;
+    if (this.isRootWanted) this.box.scrollTop = this.isIcicle ? 0 : this.box.scrollHeight;
+    this.isRootWanted = false;
     const { width } = this.canvas;
     const names = this.fill(flame, context, width);
     context.font = FONT;

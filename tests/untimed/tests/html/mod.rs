@@ -6,6 +6,7 @@ mod browser;
 mod choosing;
 mod dive;
 mod dive_made;
+mod flame_root;
 mod hearing;
 mod latencies;
 mod made;
