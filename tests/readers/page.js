@@ -66,6 +66,9 @@ function seen() {
     // How far it is scrolled, and how far it can be.
     flame_px: all(".flamebox").map((box) => [box.scrollTop, box.scrollHeight - box.clientHeight])[0] ?? null,
     trouble: text(document.querySelector(".trouble")),
+    trust: text(document.querySelector("#trust summary")),
+    trust_px: document.querySelector("#trust")?.getBoundingClientRect().top ?? null,
+    legend: all(".timeline .legend:not(.marks) li").map(text),
     elements: all("*").length,
     scripts: all("script").length,
     ran: window.ran ?? null,

@@ -28,6 +28,7 @@ export class RankedTable<Row> {
   private readonly head = make("tr");
   private readonly body = make("tbody");
   private readonly more = make("div");
+  private readonly empty = make("p", { class: "empty" });
   private rows = new Map<string, Row>();
   private order: string[] = [];
   private sort: number;
@@ -45,11 +46,13 @@ export class RankedTable<Row> {
     private readonly choose: ((row: Row) => void) | null,
     private readonly sorted: (order: Order | null) => void,
     canChooseSeveral = false,
+    /** What stands there without rows. */
+    private readonly whyEmpty: () => string = () => "",
   ) {
     this.sort = this.place(usual);
     // Only of a grid is it told which rows are chosen.
     const table = make("table", choose ? { role: "grid", "aria-multiselectable": String(canChooseSeveral) } : {}, make("caption", { class: "unseen" }, name), make("thead", {}, this.head), this.body);
-    this.element.append(make("div", { class: "scroll" }, table), this.more);
+    this.element.append(make("div", { class: "scroll" }, table), this.empty, this.more);
     const hold = (isHeld: boolean) => () => {
       this.isHeld = isHeld;
       if (!isHeld) this.rank();
@@ -135,6 +138,8 @@ export class RankedTable<Row> {
       // Who has scrolled away from it since stays there.
       for (const row of this.body.rows) if (row.dataset.key === focused) row.focus({ preventScroll: true });
     }
+    this.empty.textContent = this.order.length === 0 ? this.whyEmpty() : "";
+    this.empty.hidden = this.empty.textContent === "";
     const hidden = this.order.length - this.shown;
     this.more.replaceChildren();
     if (hidden > 0) {

@@ -22,6 +22,7 @@ import { blockerTable, functionTable, moduleTable, sessionTable, sessionTimes, s
 import { statementLabel, TIMELINE_BY, type Timeline, timeline } from "./timeline.ts";
 import { TimelineView } from "./timeline_view.ts";
 import { SearchBox } from "./search_box.ts";
+import { trustLine } from "./trust.ts";
 import { LEVEL_CHOICES, levelsOf, read, type TableName, type View, type Zoom, written } from "./view.ts";
 import { amount, clockTime, counted, oneLine, percent, seconds, shown } from "./words.ts";
 
@@ -95,6 +96,7 @@ export class RecordingPage {
       isChosen: has(dimension),
       choose: (word: string) => choose(dimension, word),
       sorted: (order: Order | null) => this.sorted(table, order),
+      whyEmpty: () => (this.isEmptyByFilter ? "No time in what is chosen." : "No time in this recording."),
     });
     this.blockers = blockerTable(of, acts("waited", "session"));
     this.statements = statementTable(of, whole, acts("sql", "query"));
@@ -124,7 +126,7 @@ export class RecordingPage {
     const { of } = this;
     const [what, ...how] = of.first_lines;
     document.title = `dbtime: ${shown(what ?? "")}`;
-    const trust = make("details", { id: "trust" }, make("summary", {}, shown(of.quality[0] ?? "How far to trust it")));
+    const trust = make("details", { id: "trust" }, make("summary", {}, trustLine(of) || "How far to trust it"));
     trust.append(make("ul", {}, ...of.quality.slice(1).map((line) => make("li", {}, shown(line)))));
     into.replaceChildren(
       make("header", {}, make("h1", {}, shown(what ?? "")), ...how.map((line) => make("p", {}, shown(line)))),

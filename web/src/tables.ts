@@ -102,15 +102,16 @@ function isMore(of: Recording, wait: number, ns: number, most: number, mostNs: n
 
 const sessionsOf = (whole: Whole, ns: number) => (whole.elapsed > 0 ? (ns / whole.elapsed).toFixed(2) : "");
 
-/** What a table does with a row that is clicked, and with another order. */
+/** What a table does with a row that is clicked, and with another order; what it says without rows. */
 export interface Acts {
   isChosen: (word: string) => boolean;
   choose: (word: string) => void;
   sorted: (order: Order | null) => void;
+  whyEmpty: () => string;
 }
 
 /** The tables. `whole` is asked whenever one is drawn. */
-export function statementTable(of: Recording, whole: () => Whole, { isChosen, choose, sorted }: Acts) {
+export function statementTable(of: Recording, whole: () => Whole, { isChosen, choose, sorted, whyEmpty }: Acts) {
   const query = (row: StatementTime) => of.statements[row.statement]!.query;
   const columns: Column<StatementTime>[] = [
     { word: "db_time", name: of.are_times ? "DB time, s" : of.unit, number: (row) => row.ns, text: (row) => cell(of, row.ns) },
@@ -121,10 +122,10 @@ export function statementTable(of: Recording, whole: () => Whole, { isChosen, ch
     { word: "statement", name: "statement", text: (row) => statementLabel(of, row.statement), isWide: true },
     { word: "query", name: "query", text: (row) => of.statements[row.statement]!.sql_id ?? (query(row) === "0" ? "" : query(row)) },
   ];
-  return new RankedTable<StatementTime>("Statements by DB time", columns, "db_time", query, (row) => isChosen(query(row)), (row) => choose(query(row)), sorted, true);
+  return new RankedTable<StatementTime>("Statements by DB time", columns, "db_time", query, (row) => isChosen(query(row)), (row) => choose(query(row)), sorted, true, whyEmpty);
 }
 
-export function sessionTable(of: Recording, whole: () => Whole, { isChosen, choose, sorted }: Acts) {
+export function sessionTable(of: Recording, whole: () => Whole, { isChosen, choose, sorted, whyEmpty }: Acts) {
   const pid = (row: SessionTime) => String(of.sessions.pid[row.session]);
   const fact = (name: SessionFact) => ({
     word: name,
@@ -142,10 +143,10 @@ export function sessionTable(of: Recording, whole: () => Whole, { isChosen, choo
     ...(of.knows_database ? FACTS : (["program"] as const)).map(fact),
     { word: "background", name: "background", number: ofServer, text: (row) => cell(of, ofServer(row)) },
   ];
-  return new RankedTable<SessionTime>("Sessions by DB time", columns, "db_time", (row) => String(row.session), (row) => isChosen(pid(row)), (row) => choose(pid(row)), sorted, true);
+  return new RankedTable<SessionTime>("Sessions by DB time", columns, "db_time", (row) => String(row.session), (row) => isChosen(pid(row)), (row) => choose(pid(row)), sorted, true, whyEmpty);
 }
 
-export function functionTable(of: Recording, whole: () => Whole, { isChosen, choose, sorted }: Acts) {
+export function functionTable(of: Recording, whole: () => Whole, { isChosen, choose, sorted, whyEmpty }: Acts) {
   const name = (row: FunctionTime) => of.functions[row.function]!;
   const columns: Column<FunctionTime>[] = [
     { word: "self", name: of.are_times ? "self, s" : "self", number: (row) => row.self, text: (row) => cell(of, row.self) },
@@ -155,10 +156,10 @@ export function functionTable(of: Recording, whole: () => Whole, { isChosen, cho
     { word: "function", name: "function", text: (row) => oneLine(name(row)) + (of.kernel[row.function] ? " [k]" : ""), isWide: true },
     { word: "module", name: "module", text: (row) => oneLine(of.names_of_modules[of.modules[row.function]!]!) },
   ];
-  return new RankedTable<FunctionTime>("Functions by time in them", columns, "self", (row) => String(row.function), (row) => isChosen(name(row)), (row) => choose(name(row)), sorted, true);
+  return new RankedTable<FunctionTime>("Functions by time in them", columns, "self", (row) => String(row.function), (row) => isChosen(name(row)), (row) => choose(name(row)), sorted, true, whyEmpty);
 }
 
-export function moduleTable(of: Recording, whole: () => Whole, { isChosen, choose, sorted }: Acts) {
+export function moduleTable(of: Recording, whole: () => Whole, { isChosen, choose, sorted, whyEmpty }: Acts) {
   const name = (row: ModuleTime) => of.code_modules[row.module]!;
   const columns: Column<ModuleTime>[] = [
     { word: "self", name: of.are_times ? "self, s" : "self", number: (row) => row.self, text: (row) => cell(of, row.self) },
@@ -167,10 +168,10 @@ export function moduleTable(of: Recording, whole: () => Whole, { isChosen, choos
     { word: "total_share", name: "anywhere %", number: (row) => row.total, text: (row) => percent(row.total, whole().dbTime) },
     { word: "module", name: "module", text: (row) => oneLine(name(row)), isWide: true },
   ];
-  return new RankedTable<ModuleTime>("Modules by time in them", columns, "self", name, (row) => isChosen(name(row)), (row) => choose(name(row)), sorted, true);
+  return new RankedTable<ModuleTime>("Modules by time in them", columns, "self", name, (row) => isChosen(name(row)), (row) => choose(name(row)), sorted, true, whyEmpty);
 }
 
-export function blockerTable(of: Recording, { isChosen, choose, sorted }: Acts) {
+export function blockerTable(of: Recording, { isChosen, choose, sorted, whyEmpty }: Acts) {
   const pid = (row: Blocker) => String(of.sessions.pid[row.session]);
   const facts = (["user", "application", "backend_type"] as const).map((name) => ({
     word: name,
@@ -184,5 +185,5 @@ export function blockerTable(of: Recording, { isChosen, choose, sorted }: Acts) 
     { word: "waiters", name: "waiters", number: (row) => row.waiters.size, text: (row) => String(row.waiters.size) },
     ...facts,
   ];
-  return new RankedTable<Blocker>("Sessions by the time that others waited for them", columns, "waited_for", (row) => String(row.session), (row) => isChosen(pid(row)), (row) => choose(pid(row)), sorted, true);
+  return new RankedTable<Blocker>("Sessions by the time that others waited for them", columns, "waited_for", (row) => String(row.session), (row) => isChosen(pid(row)), (row) => choose(pid(row)), sorted, true, whyEmpty);
 }

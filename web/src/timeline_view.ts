@@ -11,7 +11,7 @@ import { amount, clockTime, counted, percent } from "./words.ts";
 
 const HEIGHT = 240;
 const TOP = MARKS + 4;
-/** The line of the CPUs is drawn unless it would make nothing of the rest. */
+/** The line of the CPUs is drawn unless it would make nothing of the rest: then it is said in words. */
 const CPUS_BEYOND = 3;
 
 export class TimelineView {
@@ -72,7 +72,7 @@ export class TimelineView {
   }
 
   private lines(timeline: Timeline): HTMLElement[] {
-    return timeline.values.map((value, at) => {
+    const values = timeline.values.map((value, at) => {
       const mark = make("i", { class: "swatch", "aria-hidden": "true" });
       mark.style.background = this.colours[at]!;
       const rate = timeline.ns > 0 && timeline.rate !== null ? (timeline.rate * value.ns) / timeline.ns : 0;
@@ -88,6 +88,8 @@ export class TimelineView {
       }
       return line;
     });
+    const areAbove = this.knowsCpus && !this.hasCpus && timeline.values.length > 0;
+    return areAbove ? [...values, make("li", {}, make("small", {}, `${counted(this.of.cpus, "CPU")}, above the picture`))] : values;
   }
 
   /** The same in numbers, inside of the canvas: for who hears the page. */
@@ -110,7 +112,11 @@ export class TimelineView {
   }
 
   private get hasCpus(): boolean {
-    return this.of.are_times && this.of.cpus > 0 && this.of.cpus <= CPUS_BEYOND * (this.timeline?.peak ?? 0);
+    return this.knowsCpus && this.of.cpus <= CPUS_BEYOND * (this.timeline?.peak ?? 0);
+  }
+
+  private get knowsCpus(): boolean {
+    return this.of.are_times && this.of.cpus > 0;
   }
 
   private paint(): void {

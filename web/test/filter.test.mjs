@@ -23,6 +23,7 @@ const of = await sources(`
   export { Histogram } from "./histogram.ts";
   export { eventsTaken, groups, heatMap, waysToGroup } from "./latencies.ts";
   export { timeline } from "./timeline.ts";
+  export { trustLine } from "./trust.ts";
   export { unpack } from "./unpack.ts";
 `);
 
@@ -400,6 +401,17 @@ test("foreign text is shown without what controls, reorders or hides", () => {
   assert.equal(of.shown("a\u202eb\u200bc\u0007d\u2028e\u{e0041}"), "a?b?c?d?e?");
   assert.equal(of.shown("größe 漢字 🐘"), "größe 漢字 🐘");
   assert.deepEqual([0, 499_999, 500_000, 12_345_678_901].map(of.seconds), ["0.000", "0.000", "0.001", "12.346"]);
+});
+
+test("what is exact, sampled, pooled and lost is one line, of the report's own numbers", () => {
+  const quality = ["samples 5, torn 0, lost 1; not sampled 0.057 s (0.3 % of all time shown)", "22 of 100 distinct frames could not be named"];
+  const line = (...how) => of.trustLine({ first_lines: ["PostgreSQL 17.1 on host, 2 CPUs", "From 2025-06-15 15:06:40 UTC, 20.000 s", ...how], quality });
+  const totals = "Exact: the totals of each session (kernel accounting). Sampled: how they split by wait event, state and stack.";
+  const pooled = "Pooled: 1.3 % of DB time, of sessions too short to be sampled each: their exact totals, split by the samples of their kind.";
+  assert.equal(line(totals, pooled), `Exact: the totals of each session. Sampled: how they split by wait event, state and stack. Pooled: 1.3 % of DB time. · ${quality[0]}`);
+  assert.equal(line("Exact: disk. Partly exact: sleep (5.0 % sampled)."), `Exact: disk. Partly exact: sleep. · ${quality[0]}`);
+  assert.equal(line("All times are exact."), `All times are exact. · ${quality[0]}`);
+  assert.equal(of.trustLine({ first_lines: ["Whatever"], quality: [] }), "");
 });
 
 test("data that is damaged is refused with words", async () => {

@@ -8,6 +8,7 @@ mod dive;
 mod dive_made;
 mod flame_root;
 mod hearing;
+mod in_words;
 mod latencies;
 mod made;
 mod marks;
