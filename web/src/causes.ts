@@ -1,8 +1,11 @@
 // Who was waited for: blocked DB time of the chosen cells, along the chains that it was followed.
 
+import { type Blocker, Blockers } from "./blockers.ts";
+import { causePlaces, type CausePlaces } from "./cause_places.ts";
 import type { Recording } from "./data.ts";
 import { type Dimension, type Filter, OF_CODE } from "./filter.ts";
 import { type Pairs, pairsOf } from "./pairs.ts";
+import { NO_NODE } from "./paths.ts";
 
 /** What is kept of the causes cannot be told apart by these. */
 const NOT_FOLLOWED: readonly Dimension[] = ["session_state", ...OF_CODE];
@@ -18,9 +21,11 @@ export interface CauseNode {
   kind: Recording["cause_kinds"][number] | null;
   /** One of those who were waited for; null where it was no session. */
   link: Recording["links"][number] | null;
-  sessions: Set<number>;
+  /** How many they were. */
+  sessions: number;
   ns: number;
-  children: CauseNode[];
+  /** Whom these waited for, the most first: found when it is asked for. */
+  children: Iterable<CauseNode>;
 }
 
 /** Blocked time in a wait event. */
@@ -28,57 +33,42 @@ export interface CausedWait {
   wait: number;
   sessions: Set<number>;
   ns: number;
-  causes: CauseNode[];
-}
-
-/** A session for which others waited. */
-export interface Blocker {
-  session: number;
-  waiters: Set<number>;
-  ns: number;
-  /** Of that, while it was blocked itself: the cause lies further on. */
-  blocked: number;
+  causes: Iterable<CauseNode>;
+  /** How many there are, with all below them. */
+  places: number;
 }
 
 export interface Causes {
-  /** The most first, as everything below it. */
+  /** The most first. */
   waits: CausedWait[];
   blockers: Blocker[];
   blocked: number;
   followed: number;
 }
 
-interface Growing extends CauseNode {
-  below: Map<number, Growing>;
-}
-
 /** Blocked time along the chains of a recording. */
 export class Chains {
-  /** For each link a number that is equal for those that did the same. */
-  private readonly does: Uint32Array;
-  /** For each chain the last link of each of its sessions. */
-  private readonly blockers: Recording["links"][number][][];
+  private readonly waitChains: Pairs;
+  private readonly sessionChains: Pairs;
+  private readonly sessionWaits: Pairs;
+  private readonly places: CausePlaces;
+  private readonly blockers: Blockers;
 
   constructor(private readonly of: Recording) {
-    const numbers = new Map<string, number>();
-    this.does = Uint32Array.from(of.links, (link) => {
-      const key = doing(of, link);
-      const number = numbers.get(key) ?? numbers.size + 1;
-      numbers.set(key, number);
-      return number;
-    });
-    this.blockers = of.chains.map(([, ...links]) => [...new Map(links.map((link) => [of.links[link]![0], link])).values()].map((link) => of.links[link]!));
+    const { chain, session, wait } = of.causes;
+    this.waitChains = pairsOf(wait, chain!, of.chains.length);
+    this.sessionChains = pairsOf(session, chain!, of.chains.length);
+    this.sessionWaits = pairsOf(session, wait, of.waits.length);
+    this.places = causePlaces(of, this.waitChains);
+    this.blockers = new Blockers(of, this.sessionChains);
   }
 
   /** Of the cells that are taken. */
   causes(takes: Uint8Array): Causes {
-    const { of } = this;
+    const { of, places, sessionChains, sessionWaits, waitChains } = this;
     const table = of.causes;
-    const waitChains = pairsOf(table.wait, table.chain!, of.chains.length);
-    const sessionChains = pairsOf(table.session, table.chain!, of.chains.length);
     const ofWait = new Float64Array(waitChains.count);
     const ofSession = new Float64Array(sessionChains.count);
-    const sessionWaits = pairsOf(table.session, table.wait, of.waits.length);
     const isThere = new Uint8Array(sessionWaits.count);
     for (let row = 0; row < table.rows; row++) {
       if (!takes[row] || table.ns[row] === 0) continue;
@@ -86,80 +76,71 @@ export class Chains {
       ofSession[sessionChains.of[row]!]! += table.ns[row]!;
       isThere[sessionWaits.of[row]!] = 1;
     }
-    const waits = new Map<number, { sessions: Set<number>; ns: number; below: Map<number, Growing> }>();
+    let blocked = 0;
+    let followed = 0;
+    const ns = new Float64Array(places.count);
+    const wasThere = new Uint8Array(places.link.length);
+    for (let pair = 0; pair < waitChains.count; pair++) {
+      const time = ofWait[pair]!;
+      if (time === 0) continue;
+      const [kindAt = 0, ...links] = of.chains[waitChains.other[pair]!]!;
+      const kind = of.cause_kinds[kindAt]!;
+      blocked += time;
+      if (kind !== "left out" && (kind !== "unknown" || links.length > 0)) followed += time;
+      ns[places.end[pair]!]! += time;
+      for (let at = places.begin[pair]!; at < places.begin[pair + 1]!; at++) wasThere[places.ofPair[at]!] = 1;
+    }
+    const waits = new Map<number, CausedWait>();
     for (let pair = 0; pair < sessionWaits.count; pair++) {
       if (!isThere[pair]) continue;
       const wait = sessionWaits.other[pair]!;
       let ofThis = waits.get(wait);
-      if (!ofThis) waits.set(wait, (ofThis = { sessions: new Set(), ns: 0, below: new Map() }));
+      if (!ofThis) waits.set(wait, (ofThis = { wait, sessions: new Set(), ns: 0, causes: new Nodes(of, places, ns, wasThere, places.first[wait]!), places: 0 }));
       ofThis.sessions.add(sessionWaits.one[pair]!);
     }
-    let blocked = 0;
-    let followed = 0;
-    for (let pair = 0; pair < waitChains.count; pair++) {
-      const ns = ofWait[pair]!;
-      if (ns === 0) continue;
-      const [kindAt = 0, ...links] = of.chains[waitChains.other[pair]!]!;
-      const kind = of.cause_kinds[kindAt]!;
-      blocked += ns;
-      if (kind !== "left out" && (kind !== "unknown" || links.length > 0)) followed += ns;
-      const ofThis = waits.get(waitChains.one[pair]!)!;
-      ofThis.ns += ns;
-      this.follow(ofThis.below, kindAt, links, ns);
+    // What is behind a place has a larger number.
+    for (let place = places.count - 1; place >= 0; place--) {
+      if (ns[place] === 0) continue;
+      const ofThis = waits.get(places.wait[place]!)!;
+      const before = places.before[place]!;
+      ofThis.places++;
+      if (before === NO_NODE) ofThis.ns += ns[place]!;
+      else ns[before]! += ns[place]!;
     }
-    const found = [...waits].map(([wait, { sessions, ns, below }]) => ({ wait, sessions, ns, causes: sorted(below) }));
-    return { waits: found.toSorted((one, other) => other.ns - one.ns || one.wait - other.wait), blockers: this.blockersOf(sessionChains, ofSession), blocked, followed };
+    const found = [...waits.values()].toSorted((one, other) => other.ns - one.ns || one.wait - other.wait);
+    return { waits: found, blockers: this.blockers.found(ofSession), blocked, followed };
   }
+}
 
-  /** Adds time along a chain. */
-  private follow(into: Map<number, Growing>, kindAt: number, links: number[], ns: number): void {
-    const { of } = this;
-    const kinds = of.cause_kinds.length + 1;
-    let below = into;
-    for (let at = 0; at < Math.max(1, links.length); at++) {
-      const isLast = at >= links.length - 1;
-      const link = links[at];
-      const key = (link === undefined ? 0 : this.does[link]!) * kinds + (isLast ? kindAt + 1 : 0);
-      let node = below.get(key);
-      if (!node) below.set(key, (node = { kind: isLast ? of.cause_kinds[kindAt]! : null, link: link === undefined ? null : of.links[link]!, sessions: new Set(), ns: 0, children: [], below: new Map() }));
-      node.ns += ns;
-      if (link !== undefined) node.sessions.add(of.links[link]![0]);
-      below = node.below;
-    }
-  }
+/** The places beside each other that have time, the most first. */
+class Nodes implements Iterable<CauseNode> {
+  constructor(
+    private readonly of: Recording,
+    private readonly places: CausePlaces,
+    private readonly ns: Float64Array,
+    private readonly wasThere: Uint8Array,
+    private readonly first: number,
+  ) {}
 
-  private blockersOf(sessionChains: Pairs, ofSession: Float64Array): Blocker[] {
-    const { of } = this;
-    const blockers = new Map<number, Blocker>();
-    for (let pair = 0; pair < sessionChains.count; pair++) {
-      const ns = ofSession[pair]!;
-      if (ns === 0) continue;
-      for (const link of this.blockers[sessionChains.other[pair]!]!) {
-        let blocker = blockers.get(link[0]);
-        if (!blocker) blockers.set(link[0], (blocker = { session: link[0], waiters: new Set(), ns: 0, blocked: 0 }));
-        blocker.waiters.add(sessionChains.one[pair]!);
-        blocker.ns += ns;
-        // In a wait for its client it is the cause: nobody in the database can do anything about it.
-        if (isBlocked(of, link) && of.waits[link[2]]!.class !== "Client") blocker.blocked += ns;
+  *[Symbol.iterator](): Iterator<CauseNode> {
+    const { of, places, ns, wasThere } = this;
+    const found: number[] = [];
+    for (let place = this.first; place !== NO_NODE; place = places.beside[place]!) if (ns[place]! > 0) found.push(place);
+    for (const place of found.toSorted((one, other) => ns[other]! - ns[one]!)) {
+      const kind = places.kind[place]!;
+      let link = NO_NODE;
+      let sessions = 0;
+      for (let one = places.who[place]!; one !== NO_NODE; one = places.next[one]!) {
+        if (!wasThere[one] || places.link[one] === NO_NODE) continue;
+        if (sessions++ === 0) link = places.link[one]!;
       }
+      yield {
+        kind: kind === NO_NODE ? null : of.cause_kinds[kind]!,
+        link: link === NO_NODE ? null : of.links[link]!,
+        sessions,
+        ns: ns[place]!,
+        children: new Nodes(of, places, ns, wasThere, places.behind[place]!),
+      };
     }
-    return [...blockers.values()].toSorted((one, other) => other.ns - one.ns || one.session - other.session);
   }
-}
-
-function isBlocked(of: Recording, link: Recording["links"][number]): boolean {
-  return of.state_groups[link[4]] === "blocked";
-}
-
-/** What is equal for those that did the same. In which wait event one was that did not wait for anybody makes no difference. */
-function doing(of: Recording, link: Recording["links"][number]): string {
-  const [session, statement, wait, sessionState, state] = link;
-  const process = of.sessions.backend_type[session]!;
-  return isBlocked(of, link) ? `${process} ${statement} ${state} ${wait} ${sessionState}` : `${process} ${statement} ${state}`;
-}
-
-function sorted(below: Map<number, Growing>): CauseNode[] {
-  const nodes = [...below.values()].toSorted((one, other) => other.ns - one.ns);
-  for (const node of nodes) node.children = sorted(node.below);
-  return nodes;
 }

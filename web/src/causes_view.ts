@@ -104,7 +104,7 @@ export class CausesView {
     return isFiltered(filter) ? "Nothing of what is chosen was blocked." : "No session was blocked in DB time.";
   }
 
-  private wait({ wait, sessions, ns, causes }: CausedWait, all: Causes): { rows: HTMLElement[]; hidden: number } {
+  private wait({ wait, sessions, ns, causes, places }: CausedWait, all: Causes): { rows: HTMLElement[]; hidden: number } {
     const { of } = this;
     const label = of.waits[wait]!.label;
     const mark = make("i", { class: "swatch", "aria-hidden": "true" });
@@ -117,16 +117,15 @@ export class CausesView {
     first.dataset.sessions = String(sessions.size);
     const rows = [first];
     let left = this.showsAll ? Number.POSITIVE_INFINITY : CAUSES;
-    let hidden = 0;
-    const add = (nodes: CauseNode[], depth: number) => {
+    const add = (nodes: Iterable<CauseNode>, depth: number) => {
       for (const node of nodes) {
-        if (left-- > 0) rows.push(this.cause(node, depth, ns));
-        else hidden++;
+        if (left-- <= 0) return;
+        rows.push(this.cause(node, depth, ns));
         add(node.children, depth + 1);
       }
     };
     add(causes, 1);
-    return { rows, hidden };
+    return { rows, hidden: places + 1 - rows.length };
   }
 
   private cause(node: CauseNode, depth: number, whole: number): HTMLElement {
@@ -154,12 +153,12 @@ export class CausesView {
     }
     const [session, statement] = link;
     const parts: Node[] = [];
-    if (sessions.size === 1) {
+    if (sessions === 1) {
       const pid = String(of.sessions.pid[session]);
       const user = factOf(of, "user", session) || factOf(of, "backend_type", session);
       parts.push(button(pid === "0" ? "[unknown]" : `pid ${pid}`, { "aria-label": `Only session ${pid}` }, () => this.choose("session", pid)));
       parts.push(document.createTextNode(`, ${oneLine(user)}`));
-    } else parts.push(document.createTextNode(counted(sessions.size, "session")));
+    } else parts.push(document.createTextNode(counted(sessions, "session")));
     const { query } = of.statements[statement]!;
     if (query !== "0") {
       const text = statementLabel(of, statement);

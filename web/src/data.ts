@@ -49,7 +49,7 @@ interface LatencyDictionaries extends Windows {
   kinds: { kind: string; words: string; explanation: string; names: NamedBy }[];
   /** Kind, name, device, source. */
   series: [number, string, string, string][];
-  /** Bounds in nanoseconds, the upper one exclusive. */
+  /** Bounds in nanoseconds, the upper one exclusive; once they are read, in their order. */
   buckets: [number, number][];
 }
 
@@ -240,6 +240,14 @@ function latencies(of: Dictionaries, long: (name: string) => Uint32Array, wide: 
   within(found.session, of.sessions.pid.length + 1);
   within(found.of_series, found.series.length);
   within(found.bucket, found.buckets.length);
+  const { buckets } = found;
+  const order = Array.from(buckets.keys()).toSorted((one, other) => buckets[one]![0] - buckets[other]![0] || buckets[one]![1] - buckets[other]![1]);
+  const places = new Uint32Array(order.length);
+  order.forEach((bucket, place) => {
+    places[bucket] = place;
+  });
+  found.buckets = order.map((bucket) => buckets[bucket]!);
+  found.bucket = found.bucket.map((bucket) => places[bucket]!);
   within(found.series.map(([kind]) => kind), found.kinds.length);
   return found;
 }

@@ -14,36 +14,40 @@ export function middle([from, to]: readonly [number, number]): number {
 }
 
 export class Histogram {
-  count = 0;
-  sum = 0;
-  max = 0;
-  private readonly buckets = new Map<number, { count: number; sum: number; max: number }>();
+  readonly count: number;
+  readonly sum: number;
+  readonly max: number;
   /** Quantiles that were asked for: tables are sorted by them. */
   private readonly quantiles = new Map<number, number>();
 
-  /** `bounds` are those of the buckets, by number. */
-  constructor(private readonly bounds: readonly (readonly [number, number])[]) {}
-
-  add(bucket: number, count: number, sum: number, max: number): void {
-    this.quantiles.clear();
-    let of = this.buckets.get(bucket);
-    if (!of) {
-      of = { count: 0, sum: 0, max: 0 };
-      this.buckets.set(bucket, of);
-    }
-    of.count += count;
-    of.sum += sum;
-    if (max > of.max) of.max = max;
-    this.count += count;
-    this.sum += sum;
-    if (max > this.max) this.max = max;
+  /** `bounds` are those of all buckets, in their order; the columns have the numbers of those that have events, each once, and what is in them. */
+  constructor(
+    private readonly bounds: readonly (readonly [number, number])[],
+    private readonly buckets: Uint32Array,
+    private readonly counts: Float64Array,
+    private readonly sums: Float64Array,
+    private readonly longest: Float64Array,
+  ) {
+    this.count = counts.reduce((all, count) => all + count, 0);
+    this.sum = sums.reduce((all, sum) => all + sum, 0);
+    this.max = longest.reduce((most, max) => Math.max(most, max), 0);
   }
 
   /** Of all events of these. */
   static of(parts: readonly Histogram[]): Histogram {
-    const all = new Histogram(parts[0]?.bounds ?? []);
-    for (const part of parts) for (const [bucket, { count, sum, max }] of part.buckets) all.add(bucket, count, sum, max);
-    return all;
+    const bounds = parts[0]?.bounds ?? [];
+    const [counts, sums, longest] = [new Float64Array(bounds.length), new Float64Array(bounds.length), new Float64Array(bounds.length)];
+    for (const part of parts) {
+      for (let at = 0; at < part.buckets.length; at++) {
+        const bucket = part.buckets[at]!;
+        counts[bucket]! += part.counts[at]!;
+        sums[bucket]! += part.sums[at]!;
+        if (part.longest[at]! > longest[bucket]!) longest[bucket] = part.longest[at]!;
+      }
+    }
+    const buckets = Uint32Array.from(counts.keys()).filter((bucket) => counts[bucket]! > 0);
+    const [ofCounts, ofSums, ofLongest] = [counts, sums, longest].map((column) => Float64Array.from(buckets, (bucket) => column[bucket]!)) as [Float64Array, Float64Array, Float64Array];
+    return new Histogram(bounds, buckets, ofCounts, ofSums, ofLongest);
   }
 
   get mean(): number {
@@ -61,9 +65,9 @@ export class Histogram {
     const rank = Math.min(this.count, Math.max(1, Math.ceil(q * this.count)));
     if (rank === this.count) return this.max;
     let seen = 0;
-    for (const [bucket, of] of this.inOrder()) {
-      seen += of.count;
-      if (seen >= rank) return Math.min(middle(this.bounds[bucket]!), of.max);
+    for (let at = 0; at < this.buckets.length; at++) {
+      seen += this.counts[at]!;
+      if (seen >= rank) return Math.min(middle(this.bounds[this.buckets[at]!]!), this.longest[at]!);
     }
     return this.max;
   }
@@ -71,7 +75,8 @@ export class Histogram {
   /** 0 to 1 us, 1 to 2, 2 to 4 and so on, without gaps from the first bucket that has events to the last. */
   powersOfTwo(): Bucket[] {
     const shown = new Map<number, { count: number; sum: number }>();
-    for (const [bucket, { count, sum }] of this.buckets) {
+    for (let at = 0; at < this.buckets.length; at++) {
+      const [bucket, count, sum] = [this.buckets[at]!, this.counts[at]!, this.sums[at]!];
       const us = Math.floor(middle(this.bounds[bucket]!) / 1000);
       const power = us < 1 ? 0 : Math.floor(Math.log2(us)) + 1;
       const before = shown.get(power) ?? { count: 0, sum: 0 };
@@ -84,10 +89,5 @@ export class Histogram {
       const power = first + at;
       return { from_us: power === 0 ? 0 : 2 ** (power - 1), to_us: 2 ** power, ...(shown.get(power) ?? { count: 0, sum: 0 }) };
     });
-  }
-
-  private inOrder() {
-    const { bounds } = this;
-    return [...this.buckets].toSorted(([one], [other]) => bounds[one]![0] - bounds[other]![0] || bounds[one]![1] - bounds[other]![1]);
   }
 }

@@ -5,6 +5,7 @@ import { period } from "./elapsed.ts";
 import { alikeTaken, choosesSessions, type Dimension, type Filter, inTime, isCalled, keep, noFilter, OF_CODE } from "./filter.ts";
 import { Histogram, middle } from "./histogram.ts";
 import { pairsOf } from "./pairs.ts";
+import { sortedBy } from "./paths.ts";
 
 /** By what the events of a kind can be told apart, in the order of their places in a series. */
 export const LATENCY_BY = ["name", "device", "source"] as const;
@@ -67,13 +68,14 @@ export interface Group {
 
 /** The events by what tells them apart, those with the most time first. */
 export function groups(of: Latencies, takes: Uint8Array, by: readonly LatencyBy[]): Group[] {
-  const found = new Map<string, Group>();
-  const ofSeries: Group[] = of.series.map((series) => {
-    const labels = by.map((name) => series[LATENCY_BY.indexOf(name) + 1] as string);
-    const key = JSON.stringify(labels);
-    const group = found.get(key) ?? { labels, histogram: new Histogram(of.buckets) };
-    found.set(key, group);
-    return group;
+  const numbers = new Map<string, number>();
+  const labels: string[][] = [];
+  const groupOf = Uint32Array.from(of.series, (series) => {
+    const names = by.map((name) => series[LATENCY_BY.indexOf(name) + 1] as string);
+    const key = JSON.stringify(names);
+    const number = numbers.get(key) ?? labels.push(names) - 1;
+    numbers.set(key, number);
+    return number;
   });
   // First by series and bucket: these are few.
   const pairs = pairsOf(of.of_series, of.bucket, of.buckets.length);
@@ -87,10 +89,27 @@ export function groups(of: Latencies, takes: Uint8Array, by: readonly LatencyBy[
     sum[pair]! += of.sum[row]!;
     if (of.max[row]! > max[pair]!) max[pair] = of.max[row]!;
   }
-  for (let pair = 0; pair < pairs.count; pair++) {
-    if (count[pair]! > 0) ofSeries[pairs.one[pair]!]!.histogram.add(pairs.other[pair]!, count[pair]!, sum[pair]!, max[pair]!);
+  const byBucket = sortedBy(pairs.count, of.buckets.length, (pair) => pairs.other[pair]!);
+  const order = sortedBy(pairs.count, labels.length, (pair) => groupOf[pairs.one[pair]!]!, byBucket);
+  // What several series of a group have in one bucket is put together.
+  const buckets = new Uint32Array(pairs.count);
+  const [counts, sums, longest] = [new Float64Array(pairs.count), new Float64Array(pairs.count), new Float64Array(pairs.count)];
+  const all: Group[] = [];
+  let end = 0;
+  let next = 0;
+  for (const [group, names] of labels.entries()) {
+    const begin = end;
+    for (; next < order.length && groupOf[pairs.one[order[next]!]!] === group; next++) {
+      const pair = order[next]!;
+      if (count[pair] === 0) continue;
+      if (end === begin || buckets[end - 1] !== pairs.other[pair]) buckets[end++] = pairs.other[pair]!;
+      counts[end - 1]! += count[pair]!;
+      sums[end - 1]! += sum[pair]!;
+      if (max[pair]! > longest[end - 1]!) longest[end - 1] = max[pair]!;
+    }
+    const part = <T extends Uint32Array | Float64Array>(column: T) => column.subarray(begin, end) as T;
+    if (end > begin) all.push({ labels: names, histogram: new Histogram(of.buckets, part(buckets), part(counts), part(sums), part(longest)) });
   }
-  const all = [...found.values()].filter(({ histogram }) => histogram.count > 0);
   return all.toSorted((one, other) => other.histogram.sum - one.histogram.sum || (one.labels.join() < other.labels.join() ? -1 : 1));
 }
 

@@ -9,6 +9,25 @@ export interface Pairs {
   count: number;
 }
 
+/** Numbers keys, in the order in which they come. */
+export class Numbers {
+  private readonly known = new Map<number, number>();
+
+  get count(): number {
+    return this.known.size;
+  }
+
+  of(key: number): number {
+    let number = this.known.get(key);
+    if (number === undefined) this.known.set(key, (number = this.known.size));
+    return number;
+  }
+
+  keys(): number[] {
+    return [...this.known.keys()];
+  }
+}
+
 const known = new WeakMap<Uint32Array, WeakMap<Uint32Array, Pairs>>();
 
 /** Of two columns of a table; `others` is the number of values of the second. */
@@ -21,14 +40,9 @@ export function pairsOf(one: Uint32Array, other: Uint32Array, others: number): P
 }
 
 function numbered(one: Uint32Array, other: Uint32Array, others: number): Pairs {
-  const numbers = new Map<number, number>();
+  const numbers = new Numbers();
   const of = new Uint32Array(one.length);
-  for (let row = 0; row < of.length; row++) {
-    const key = one[row]! * others + other[row]!;
-    let number = numbers.get(key);
-    if (number === undefined) numbers.set(key, (number = numbers.size));
-    of[row] = number;
-  }
-  const keys = [...numbers.keys()];
+  for (let row = 0; row < of.length; row++) of[row] = numbers.of(one[row]! * others + other[row]!);
+  const keys = numbers.keys();
   return { of, one: Uint32Array.from(keys, (key) => Math.floor(key / others)), other: Uint32Array.from(keys, (key) => key % others), count: keys.length };
 }

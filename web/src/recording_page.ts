@@ -67,7 +67,8 @@ export class RecordingPage {
   private readonly first;
   private readonly wholeStacks;
   private readonly direction;
-  private readonly chains: Chains;
+  /** Once it is asked for. */
+  private chains: Chains | null = null;
   private readonly flames: Flames;
   private takesOfStacks: Uint8Array = new Uint8Array();
   /** What is drawn. */
@@ -79,7 +80,6 @@ export class RecordingPage {
   private readonly moduleTimes: TimesByModule;
 
   constructor(private readonly of: Recording) {
-    this.chains = new Chains(of);
     this.flames = new Flames(of, of.stacks);
     this.functionTimes = new TimesByFunction(of);
     this.moduleTimes = new TimesByModule(of);
@@ -291,7 +291,8 @@ export class RecordingPage {
 
   private drawCauses(): void {
     const { of, view } = this;
-    const found = of.no_causes === null && notFollowed(view.filter).length === 0 ? this.chains.causes(chosen(of, of.causes, view.filter)) : null;
+    const areKnown = of.no_causes === null && notFollowed(view.filter).length === 0;
+    const found = areKnown ? (this.chains ??= new Chains(of)).causes(chosen(of, of.causes, view.filter)) : null;
     const isDrawn = this.causesView.draw(found, view.filter);
     const blockers = isDrawn && found ? found.blockers : [];
     for (const part of [this.blockersTitle, this.blockersNote, this.blockers.element]) part.hidden = blockers.length === 0;

@@ -1,6 +1,6 @@
 // Statements, sessions and functions by their time.
 
-import type { Blocker } from "./causes.ts";
+import type { Blocker } from "./blockers.ts";
 import { isDbTime, type Recording, type SessionFact, type Table } from "./data.ts";
 import { factOf } from "./filter.ts";
 import type { FunctionTime } from "./functions.ts";
@@ -182,7 +182,7 @@ export function blockerTable(of: Recording, { isChosen, choose, sorted, whyEmpty
     { word: "pid", name: "pid", text: (row) => (pid(row) === "0" ? "[unknown]" : pid(row)) },
     { word: "waited_for", name: of.are_times ? "waited for, s" : of.unit, number: (row) => row.ns, text: (row) => cell(of, row.ns) },
     { word: "blocked", name: "blocked itself, s", number: (row) => row.blocked, text: (row) => cell(of, row.blocked) },
-    { word: "waiters", name: "waiters", number: (row) => row.waiters.size, text: (row) => String(row.waiters.size) },
+    { word: "waiters", name: "waiters", number: (row) => row.waiters, text: (row) => String(row.waiters) },
     ...facts,
   ];
   return new RankedTable<Blocker>("Sessions by the time that others waited for them", columns, "waited_for", (row) => String(row.session), (row) => isChosen(pid(row)), (row) => choose(pid(row)), sorted, true, whyEmpty);

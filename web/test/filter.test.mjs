@@ -353,16 +353,16 @@ test("chains that begin alike are one, and each of their links was waited for", 
   ]);
   const found = new of.Chains(recorded).causes(of.chosen(recorded, recorded.causes, of.noFilter()));
   assert.deepEqual([found.blocked, found.followed].map(ms), [957, 900]);
-  const tree = (node) => [node.kind, ms(node.ns), node.children.map(tree)];
+  const tree = (node) => [node.kind, ms(node.ns), Array.from(node.children, tree)];
   assert.deepEqual(
-    found.waits.map(({ wait: event, ns, sessions, causes }) => [event, ms(ns), sessions.size, causes.map(tree)]),
+    found.waits.map(({ wait: event, ns, sessions, causes }) => [event, ms(ns), sessions.size, Array.from(causes, tree)]),
     [
       [1, 900, 2, [[null, 600, [["client", 600, []]]], ["client", 300, []]]],
       [0, 57, 1, [["unknown", 50, []], ["left out", 7, []]]],
     ],
   );
   assert.deepEqual(
-    found.blockers.map(({ session, waiters, ns, blocked }) => [session, waiters.size, ms(ns), ms(blocked)]),
+    found.blockers.map(({ session, waiters, ns, blocked }) => [session, waiters, ms(ns), ms(blocked)]),
     [
       [1, 2, 900, 0],
       [0, 1, 600, 600],
