@@ -16,6 +16,7 @@ import { LatenciesView } from "./latencies_view.ts";
 import { databaseView, type Ledger, ledger } from "./ledger.ts";
 import { drawDatabaseView, LedgerView } from "./ledger_view.ts";
 import { TimesByModule } from "./modules.ts";
+import { Parts } from "./parts.ts";
 import { FIRST } from "./paths.ts";
 import type { Order } from "./ranked_table.ts";
 import { blockerTable, functionTable, moduleTable, sessionTable, sessionTimes, statementTable, statementTimes, type Whole } from "./tables.ts";
@@ -70,12 +71,13 @@ export class RecordingPage {
   /** Once it is asked for. */
   private chains: Chains | null = null;
   private readonly flames: Flames;
-  private takesOfStacks: Uint8Array = new Uint8Array();
   /** What is drawn. */
   private readonly filtered = new Kept<void>(1);
+  private readonly takes = new Kept<Uint8Array>(1);
+  private readonly takesOfStacks = new Kept<Uint8Array>(1);
   private readonly line = new Kept<Timeline | null>(KEPT);
-  private readonly latencies = new Kept<void>(1);
   private readonly flame = new Kept<Flame>(KEPT);
+  private parts: Parts | null = null;
   private readonly functionTimes: TimesByFunction;
   private readonly moduleTimes: TimesByModule;
 
@@ -145,7 +147,29 @@ export class RecordingPage {
     this.drawTop();
     await shownOnce();
     performance.mark("first picture");
-    this.draw();
+    this.parts = this.allParts();
+    await this.draw();
+  }
+
+  /** All but what happened and when. */
+  private allParts(): Parts {
+    const chosenNow = () => this.chosenNow();
+    const part = (id: string, draw: () => void, question: () => string | null = chosenNow) => ({ element: document.getElementById(id)!, draw, question });
+    return new Parts([
+      part("waited", () => this.drawCauses()),
+      // It zooms on its own.
+      part("code", () => this.drawFlame(), () => null),
+      part("sql", () => this.drawStatements()),
+      part("who", () => this.drawSessions()),
+      part("functions", () => this.functions.update(this.functionTimes.times(this.of.stacks, this.chosenStacks()))),
+      part("modules", () => this.modules.update(this.moduleTimes.times(this.of.stacks, this.chosenStacks()))),
+      part("latency", () => this.drawLatencies(), () => JSON.stringify([this.chosenNow(), this.view.latency])),
+    ]);
+  }
+
+  /** Whether nothing is left to be drawn. */
+  get isDrawn(): boolean {
+    return this.parts?.areDrawn ?? false;
   }
 
   /** What the page had to leave out. */
@@ -165,7 +189,7 @@ export class RecordingPage {
     const next = read(this.of, location.hash);
     if (written(this.of, next) === written(this.of, this.view)) return;
     this.view = next;
-    this.draw();
+    void this.draw();
   }
 
   /** Goes to a view; back leads to the one before. */
@@ -173,7 +197,7 @@ export class RecordingPage {
     this.address.settle();
     this.view = view;
     this.address.push();
-    keepingFocus(() => this.draw());
+    keepingFocus(() => void this.draw());
   }
 
   /** Another choice: the flame graph of it begins without a zoom. */
@@ -233,16 +257,11 @@ export class RecordingPage {
     };
   }
 
-  /** Draws what differs from what is drawn: each part says on what it depends. */
-  private draw(): void {
+  /** Draws what differs from what is drawn; resolves when that is done. */
+  private async draw(): Promise<void> {
     this.drawTop();
-    const { of, view } = this;
-    const chosenNow = this.chosenNow();
-    const ofEvents = this.inWindows(view.filter, of.latencies);
-    const latencies = () => this.latenciesView.draw(view.latency, ofEvents, elapsedNs(of, ofEvents), this.otherTime(of.latencies, "Latencies are kept", "they are those"));
-    this.latencies.get(JSON.stringify([chosenNow, view.latency]), latencies);
     this.orderTables();
-    this.drawFlame(chosenNow);
+    await this.parts?.draw();
   }
 
   /** What is chosen, as a question. */
@@ -267,26 +286,49 @@ export class RecordingPage {
     const { of, view } = this;
     const table = tableOf(of, view.filter);
     const filter = this.inWindows(view.filter, table);
-    const takes = chosen(of, table, filter);
-    const sums = ledger(of, table, takes);
+    const sums = ledger(of, table, this.chosenCells());
     this.isEmptyByFilter = isFiltered(view.filter);
     this.whole = { dbTime: sums.sums[DB_TIME]!, elapsed: elapsedNs(of, filter) };
     this.drawChips();
     this.drawSummary(sums, filter);
     this.ledgerView.draw(sums);
     drawDatabaseView(of, sums, this.database);
-    this.drawCauses();
-    this.statements.update(of.no_statements === null ? statementTimes(of, table, takes) : []);
+  }
+
+  /** For each cell 1 when it is chosen. */
+  private chosenCells(): Uint8Array {
+    const { of, view } = this;
+    const table = tableOf(of, view.filter);
+    return this.takes.get(this.chosenNow(), () => chosen(of, table, this.inWindows(view.filter, table)));
+  }
+
+  /** The same of cells with stacks. */
+  private chosenStacks(): Uint8Array {
+    const { of, view } = this;
+    return this.takesOfStacks.get(this.chosenNow(), () => chosen(of, of.stacks, this.inWindows(view.filter, of.stacks)));
+  }
+
+  private drawStatements(): void {
+    const { of, view } = this;
+    this.statements.update(of.no_statements === null ? statementTimes(of, tableOf(of, view.filter), this.chosenCells()) : []);
     this.sqlNote.textContent = of.no_statements ?? "";
     this.sqlNote.hidden = of.no_statements === null;
     this.statements.element.hidden = of.no_statements !== null;
+  }
+
+  private drawSessions(): void {
+    const { of, view } = this;
+    const table = tableOf(of, view.filter);
     const isBySession = table.leaf === null || of.alike.length === 0;
     this.sessionsNote.hidden = isBySession;
     this.sessions.element.hidden = !isBySession;
-    this.sessions.update(isBySession ? sessionTimes(of, table, takes) : []);
-    this.takesOfStacks = chosen(of, of.stacks, this.inWindows(view.filter, of.stacks));
-    this.functions.update(this.functionTimes.times(of.stacks, this.takesOfStacks));
-    this.modules.update(this.moduleTimes.times(of.stacks, this.takesOfStacks));
+    this.sessions.update(isBySession ? sessionTimes(of, table, this.chosenCells()) : []);
+  }
+
+  private drawLatencies(): void {
+    const { of, view } = this;
+    const ofEvents = this.inWindows(view.filter, of.latencies);
+    this.latenciesView.draw(view.latency, ofEvents, elapsedNs(of, ofEvents), this.otherTime(of.latencies, "Latencies are kept", "they are those"));
   }
 
   private drawCauses(): void {
@@ -310,7 +352,7 @@ export class RecordingPage {
     return `${areKept} by windows of ${table.width_s} s: ${areThose} of ${moment(rounded.from, of.from_us)} to ${moment(rounded.to, of.to_us)}.`;
   }
 
-  private drawFlame(chosenNow: string): void {
+  private drawFlame(): void {
     const { of, view } = this;
     this.searchBox.set(view.search);
     this.mode.set(view.mode);
@@ -326,7 +368,7 @@ export class RecordingPage {
     this.stacksNote.hidden = this.stacksNote.textContent === "";
     const { mode, levels, first, areWhole } = view;
     const shape = { mode, levels: levelsOf(levels), first, areWhole };
-    const flame = this.flame.get(JSON.stringify([chosenNow, shape]), () => this.flames.draw(shape, this.takesOfStacks));
+    const flame = this.flame.get(JSON.stringify([this.chosenNow(), shape]), () => this.flames.draw(shape, this.chosenStacks()));
     this.flameView.draw(flame, view.icicle, view.zoom, view.search);
   }
 

@@ -167,8 +167,9 @@ fn an_hour_of_a_hundred_sessions_is_a_page_of_less_than_8_mb() {
         of.map(|number| format!("{number:.0}")).collect()
     };
     say(&format!(
-        "filters, ms: {}; drag, frames per second: {}",
+        "filters, ms until what is in sight is drawn: {}; all: {}; drag, frames per second: {}",
         numbers("ms").join(", "),
+        numbers("all_ms").join(", "),
         numbers("per_second").join(", ")
     ));
     let db_time = |arguments: &[&str]| report(&path, arguments)["db_time_ns"].clone();
