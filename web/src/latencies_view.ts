@@ -28,6 +28,7 @@ export class LatenciesView {
   private readonly kinds;
   /** All of time is drawn, whatever is chosen of it. */
   private readonly map = new Kept<HeatMap | null>(2);
+  private readonly found = new Kept<Group[]>(2);
   private choice: LatencyChoice = { kind: 0, by: ["name"], of: null };
   private elapsed = 0;
   private words: LatencyWords = { kind: null, by: null, of: null };
@@ -77,8 +78,8 @@ export class LatenciesView {
     const alike = choosesSessions(filter) && all.apart === "alike" ? "Latencies are kept for all sessions of the same kind, user, database and application: they are those of all that are like the chosen ones." : "";
     this.note.textContent = `${otherTime} ${alike}`.trim();
     this.note.hidden = this.note.textContent === "";
-    const takes = eventsTaken(of, kind, filter);
-    const found = groups(all, takes, by);
+    const asked = JSON.stringify([kind, by, filter.from, filter.to, ...filter.words]);
+    const found = this.found.get(asked, () => groups(all, eventsTaken(of, kind, filter), by));
     if (found.length === 0) return this.say(isFiltered(filter) ? "Nothing of what is chosen was such an event." : "There was no such event.");
     this.empty.hidden = true;
     this.shown.hidden = false;

@@ -1,7 +1,7 @@
 // The page of a recording: draws it as the address says.
 
 import { Address } from "./address.ts";
-import { Chains, notFollowed } from "./causes.ts";
+import { type Causes, Chains, notFollowed } from "./causes.ts";
 import { CausesView } from "./causes_view.ts";
 import { DB_TIME, type Recording } from "./data.ts";
 import { button, choice, hint, make, section, shownOnce, Tip, toggle } from "./dom.ts";
@@ -10,12 +10,12 @@ import { chosen, DIMENSION_NAMES, DIMENSIONS, type Dimension, type Filter, isFil
 import { type Flame, Flames, MODES } from "./flame.ts";
 import { FlameView } from "./flame_view.ts";
 import { keepingFocus } from "./focus.ts";
-import { TimesByFunction } from "./functions.ts";
+import { type FunctionTime, TimesByFunction } from "./functions.ts";
 import { Kept } from "./kept.ts";
 import { LatenciesView } from "./latencies_view.ts";
 import { databaseView, type Ledger, ledger } from "./ledger.ts";
 import { drawDatabaseView, LedgerView } from "./ledger_view.ts";
-import { TimesByModule } from "./modules.ts";
+import { type ModuleTime, TimesByModule } from "./modules.ts";
 import { Parts } from "./parts.ts";
 import { FIRST } from "./paths.ts";
 import type { Order } from "./ranked_table.ts";
@@ -29,7 +29,7 @@ import { amount, clockTime, counted, oneLine, percent, seconds, shown } from "./
 
 /** Words of a chip are cut here. */
 const LONGEST_CHIP = 60;
-/** Pictures of each kind that are kept: this one, and the one before, which is often asked for again. */
+/** Answers of each kind that are kept: this one, and the one before, which is often asked for again. */
 const KEPT = 2;
 
 export class RecordingPage {
@@ -76,7 +76,10 @@ export class RecordingPage {
   private readonly takes = new Kept<Uint8Array>(1);
   private readonly takesOfStacks = new Kept<Uint8Array>(1);
   private readonly line = new Kept<Timeline | null>(KEPT);
+  private readonly causes = new Kept<Causes>(KEPT);
   private readonly flame = new Kept<Flame>(KEPT);
+  private readonly byFunction = new Kept<FunctionTime[]>(KEPT);
+  private readonly byModule = new Kept<ModuleTime[]>(KEPT);
   private parts: Parts | null = null;
   private readonly functionTimes: TimesByFunction;
   private readonly moduleTimes: TimesByModule;
@@ -161,8 +164,8 @@ export class RecordingPage {
       part("code", () => this.drawFlame(), () => null),
       part("sql", () => this.drawStatements()),
       part("who", () => this.drawSessions()),
-      part("functions", () => this.functions.update(this.functionTimes.times(this.of.stacks, this.chosenStacks()))),
-      part("modules", () => this.modules.update(this.moduleTimes.times(this.of.stacks, this.chosenStacks()))),
+      part("functions", () => this.functions.update(this.byFunction.get(this.chosenNow(), () => this.functionTimes.times(this.of.stacks, this.chosenStacks())))),
+      part("modules", () => this.modules.update(this.byModule.get(this.chosenNow(), () => this.moduleTimes.times(this.of.stacks, this.chosenStacks())))),
       part("latency", () => this.drawLatencies(), () => JSON.stringify([this.chosenNow(), this.view.latency])),
     ]);
   }
@@ -334,7 +337,8 @@ export class RecordingPage {
   private drawCauses(): void {
     const { of, view } = this;
     const areKnown = of.no_causes === null && notFollowed(view.filter).length === 0;
-    const found = areKnown ? (this.chains ??= new Chains(of)).causes(chosen(of, of.causes, view.filter)) : null;
+    const find = () => (this.chains ??= new Chains(of)).causes(chosen(of, of.causes, view.filter));
+    const found = areKnown ? this.causes.get(this.chosenNow(), find) : null;
     const isDrawn = this.causesView.draw(found, view.filter);
     const blockers = isDrawn && found ? found.blockers : [];
     for (const part of [this.blockersTitle, this.blockersNote, this.blockers.element]) part.hidden = blockers.length === 0;
