@@ -361,6 +361,10 @@ test("chains that begin alike are one, and each of their links was waited for", 
       [0, 57, 1, [["unknown", 50, []], ["left out", 7, []]]],
     ],
   );
+  assert.deepEqual(found.waits.map(({ places }) => places), [3, 2], "as many as there are in the trees");
+  // Of what is chosen: its places, and the link of who is there.
+  const [{ causes, places }] = new of.Chains(recorded).causes(Uint8Array.of(0, 1, 0, 0, 0)).waits;
+  assert.deepEqual([places, Array.from(causes, ({ kind, link, sessions }) => [kind, link, sessions])], [1, [["client", recorded.links[1], 1]]]);
   assert.deepEqual(
     found.blockers.map(({ session, waiters, ns, blocked }) => [session, waiters, ms(ns), ms(blocked)]),
     [
