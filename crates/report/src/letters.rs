@@ -3,7 +3,7 @@
 use dbtime_model::Wait;
 
 /// By wait class, of several databases: all different.
-const BY_CLASS: [(&str, char); 18] = [
+const BY_CLASS: [(&str, char); 19] = [
     (Wait::NONE, 'C'),
     (Wait::NO_CPU, 'Q'),
     ("IO", 'I'),
@@ -20,6 +20,7 @@ const BY_CLASS: [(&str, char); 18] = [
     ("Cluster", 'R'),
     ("Timeout", 'T'),
     ("BufferPin", 'B'),
+    ("Extension", 'O'),
     ("Configuration", 'G'),
     (Wait::UNKNOWN, 'X'),
 ];

@@ -35,7 +35,7 @@ pub(crate) const BY_STATE: [(State, &str); 8] = [
     (State::Unknown, NOT_KNOWN),
 ];
 /// By wait class, of several databases.
-pub(crate) const BY_CLASS: [(&str, &str); 18] = [
+pub(crate) const BY_CLASS: [(&str, &str); 19] = [
     (Wait::NONE, ON_CPU),
     (Wait::NO_CPU, RUN_QUEUE),
     ("IO", IO),
@@ -52,13 +52,14 @@ pub(crate) const BY_CLASS: [(&str, &str); 18] = [
     ("Cluster", PROCESSES),
     ("Timeout", TIMER),
     ("BufferPin", "#d673b5"),
+    ("Extension", "#681a8c"),
     ("Configuration", "#7a5f44"),
     (Wait::UNKNOWN, NOT_KNOWN),
 ];
-/// Of values that have no colour of their own.
+/// Of values that have no colour of their own: users, statements, applications.
 pub(crate) const OTHERS: [&str; 10] = [
-    "#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#9c755f", "#ff9da7",
-    "#86bcb6",
+    "#1a98f8", "#f25614", "#3ea46e", "#803eb6", "#c8e014", "#80d4f2", "#bc141a", "#9e7498", "#266e5c",
+    "#b0e0aa",
 ];
 
 /// The colour of a wait class, or of a wait event by its class, as it is labelled; none where it has none of its own.
@@ -160,6 +161,7 @@ mod tests {
             "IPC",
             "Timeout",
             "BufferPin",
+            "Extension",
             Wait::UNKNOWN,
         ];
         let oracle = [
@@ -201,6 +203,13 @@ mod tests {
             RootActivity::OtherHost,
             RootActivity::Unknown,
         ];
+        let free: Vec<(&str, &str)> = OTHERS.map(|colour| ("free", colour)).to_vec();
+        let beside = [("others", OTHER), ("not known", NOT_KNOWN)];
+        assert_are_apart(
+            "users, statements",
+            &[&free[..], &beside].concat(),
+            &[PAPER, DARK_PAPER],
+        );
         assert_are_apart(
             "who was waited for",
             &roots.map(|root| (root.as_str(), of_root(root))),
