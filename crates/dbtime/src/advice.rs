@@ -17,7 +17,7 @@ const MOST_NAMES: usize = 10_000;
 /// meant.
 pub fn told(error: &anyhow::Error) -> String {
     match error.chain().find_map(failed) {
-        Some((path, ErrorKind::PermissionDenied)) => denied(path),
+        Some((path, ErrorKind::PermissionDenied)) => denied(path, error),
         Some((path, ErrorKind::NotFound)) => missing(path),
         _ => None,
     }
@@ -39,7 +39,7 @@ fn failed<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<(&'a Path,
 }
 
 /// What is said of a directory that may not be looked into, or of a file in a recording.
-fn denied(path: &Path) -> Option<String> {
+fn denied(path: &Path, error: &anyhow::Error) -> Option<String> {
     let is_called_so = |path: &Path| path.extension().is_some_and(|extension| extension == "dbt");
     let is_closed = |path: &Path| path.is_dir() && access(path, Access::READ_OK | Access::EXEC_OK).is_err();
     let recording = path
@@ -48,12 +48,8 @@ fn denied(path: &Path) -> Option<String> {
         .find(|path| is_called_so(path) && is_closed(path));
     let Some(recording) = recording else {
         // It may be anybody's directory: nobody is told to make it theirs.
-        return is_closed(path).then(|| {
-            format!(
-                "{}: permission denied: if it is a recording, only its owner can read it: read it with sudo",
-                path.display()
-            )
-        });
+        return is_closed(path)
+            .then(|| format!("{error:#}: what is recorded is for its owner only; read it with sudo"));
     };
     let name = recording.display().to_string();
     Some(format!(

@@ -1,6 +1,6 @@
 //! The ledger: DB time first, then what is not part of it.
 
-use dbtime_model::State;
+use dbtime_model::{State, WaitKind};
 
 use super::page::{Page, Table, percent};
 use crate::group::Dimension;
@@ -240,7 +240,14 @@ fn table(ledger: &Ledger, sections: &[Section], amounts: Amounts) -> Table {
 /// Takes out what background processes did while they waited for work: half a screen that tells nothing, in every report. Gives
 /// back how many rows that were, and their sum; a single row stays.
 fn idle_background(rows: &mut Vec<&LedgerRow>) -> Option<(usize, Sums)> {
-    let is_idle = |row: &LedgerRow| row.section == Section::Background && row.rest.is_idle();
+    // The first process of a server has no wait interface: it sleeps until somebody connects.
+    let sleeps = |row: &LedgerRow| {
+        row.wait
+            .as_ref()
+            .is_some_and(|wait| wait.kind() == WaitKind::Unknown)
+            && row.sums.state_ns(State::Sleep) == row.sums.total_ns()
+    };
+    let is_idle = |row: &LedgerRow| row.section == Section::Background && (row.rest.is_idle() || sleeps(row));
     let (idle, others): (Vec<&LedgerRow>, Vec<&LedgerRow>) = rows.iter().partition(|row| is_idle(row));
     if idle.len() < 2 {
         return None;
