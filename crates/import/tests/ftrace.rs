@@ -652,11 +652,7 @@ fn functions_may_come_late() {
 fn a_trace_of_dbtime_is_of_the_task_that_it_names() {
     let text = std::fs::read_to_string(fixture()).expect("text");
     let plain = of_text(text.clone()).unwrap_or_else(|e| panic!("{e}"));
-    assert!(
-        plain.meta.database.target.ends_with(".fgraph"),
-        "{:?}",
-        plain.meta
-    );
+    assert_eq!(plain.meta.database.target, "text.trc");
     let named = of_text("# dbtime task: pid 7, postgres: a b [local] SELECT\n".to_string() + &text);
     let named = named.unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(named.meta.database.target, "pid 7, postgres: a b [local] SELECT");

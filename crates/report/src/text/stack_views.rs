@@ -93,14 +93,14 @@ fn call_tree(tree: &CallTree, what: &str, amounts: Amounts, page: &mut Page) {
     // What is not shown of a function comes after what is shown of it.
     let mut open: Vec<(usize, u128)> = Vec::new();
     for (node, start) in tree.nodes.iter().zip(starts) {
-        let Some(start) = start else {
+        let depth = start.map_or(0, |start| node.depth - start);
+        while let Some((depth, ns)) = open.pop_if(|(above, _)| *above > depth) {
+            hidden(page, ns, depth);
+        }
+        if start.is_none() {
             // What else it called is a root, too.
             open.push((0, node.hidden_ns));
             continue;
-        };
-        let depth = node.depth - start;
-        while let Some((depth, ns)) = open.pop_if(|(above, _)| *above >= depth + 1) {
-            hidden(page, ns, depth);
         }
         line(
             page,
