@@ -13,6 +13,25 @@ export function middle([from, to]: readonly [number, number]): number {
   return Math.floor((from + Math.max(from, to - 1)) / 2);
 }
 
+/** A bucket that people know: from and to in microseconds. */
+export type Range = readonly [number, number];
+
+/** 0 to 1 us, 1 to 2, 2 to 4 and so on. */
+export function rangeOf(power: number): Range {
+  return [power === 0 ? 0 : 2 ** (power - 1), 2 ** power];
+}
+
+/** Of these the one in which a bucket of a recording is. */
+export function powerOf(bounds: readonly [number, number]): number {
+  const us = Math.floor(middle(bounds) / 1000);
+  return us < 1 ? 0 : Math.floor(Math.log2(us)) + 1;
+}
+
+/** As it is written: 4096 to 8192 us. */
+export function rangeWords([from, to]: Range): string {
+  return `${from} to ${to} us`;
+}
+
 export class Histogram {
   readonly count: number;
   readonly sum: number;
@@ -72,13 +91,19 @@ export class Histogram {
     return this.max;
   }
 
+  /** Those of a range only. */
+  within([, to]: Range): Histogram {
+    const isIn = this.buckets.map((bucket) => (2 ** powerOf(this.bounds[bucket]!) === to ? 1 : 0));
+    const part = <T extends Uint32Array | Float64Array>(column: T) => column.filter((_, at) => isIn[at] === 1) as T;
+    return new Histogram(this.bounds, part(this.buckets), part(this.counts), part(this.sums), part(this.longest));
+  }
+
   /** 0 to 1 us, 1 to 2, 2 to 4 and so on, without gaps from the first bucket that has events to the last. */
   powersOfTwo(): Bucket[] {
     const shown = new Map<number, { count: number; sum: number }>();
     for (let at = 0; at < this.buckets.length; at++) {
       const [bucket, count, sum] = [this.buckets[at]!, this.counts[at]!, this.sums[at]!];
-      const us = Math.floor(middle(this.bounds[bucket]!) / 1000);
-      const power = us < 1 ? 0 : Math.floor(Math.log2(us)) + 1;
+      const power = powerOf(this.bounds[bucket]!);
       const before = shown.get(power) ?? { count: 0, sum: 0 };
       shown.set(power, { count: before.count + count, sum: before.sum + sum });
     }
@@ -87,7 +112,8 @@ export class Histogram {
     const [first, last] = [Math.min(...powers), Math.max(...powers)];
     return Array.from({ length: last - first + 1 }, (_, at) => {
       const power = first + at;
-      return { from_us: power === 0 ? 0 : 2 ** (power - 1), to_us: 2 ** power, ...(shown.get(power) ?? { count: 0, sum: 0 }) };
+      const [from_us, to_us] = rangeOf(power);
+      return { from_us, to_us, ...(shown.get(power) ?? { count: 0, sum: 0 }) };
     });
   }
 }

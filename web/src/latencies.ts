@@ -3,7 +3,7 @@
 import type { Latencies, Recording } from "./data.ts";
 import { period } from "./elapsed.ts";
 import { alikeTaken, choosesSessions, type Dimension, type Filter, inTime, isCalled, keep, noFilter, OF_CODE } from "./filter.ts";
-import { Histogram, middle } from "./histogram.ts";
+import { Histogram, middle, powerOf, type Range } from "./histogram.ts";
 import { pairsOf } from "./pairs.ts";
 import { sortedBy } from "./paths.ts";
 
@@ -119,6 +119,14 @@ export function ofGroup(of: Latencies, takes: Uint8Array, { by, of: labels }: La
   const is = Uint8Array.from(of.series, (series) => (by.every((name, at) => series[LATENCY_BY.indexOf(name) + 1] === labels[at]) ? 1 : 0));
   const ofThese = takes.slice();
   keep(ofThese, of.of_series, is);
+  return ofThese;
+}
+
+/** The same cells, but of events that took so long only. */
+export function ofRange(of: Latencies, takes: Uint8Array, range: Range | null): Uint8Array {
+  if (!range) return takes;
+  const ofThese = takes.slice();
+  keep(ofThese, of.bucket, Uint8Array.from(of.buckets, (bounds) => (2 ** powerOf(bounds) === range[1] ? 1 : 0)));
   return ofThese;
 }
 

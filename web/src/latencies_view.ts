@@ -4,13 +4,14 @@ import type { Recording } from "./data.ts";
 import { choice, make, type Tip } from "./dom.ts";
 import { choosesSessions, DIMENSION_NAMES, type Filter, isFiltered } from "./filter.ts";
 import { HeatMapView } from "./heat_map_view.ts";
-import { Histogram } from "./histogram.ts";
+import { Histogram, type Range, rangeWords } from "./histogram.ts";
+import { HistogramView } from "./histogram_view.ts";
 import { Kept } from "./kept.ts";
-import { eventsTaken, type Group, groups, type HeatMap, heatMap, LATENCY_BY, type LatencyBy, type LatencyChoice, notToldApart, ofGroup, waysToGroup } from "./latencies.ts";
+import { eventsTaken, type Group, groups, type HeatMap, heatMap, LATENCY_BY, type LatencyBy, type LatencyChoice, notToldApart, ofGroup, ofRange, waysToGroup } from "./latencies.ts";
 import { type Column, type Order, RankedTable } from "./ranked_table.ts";
 import { statementLabel } from "./timeline.ts";
 import type { LatencyWords } from "./view.ts";
-import { counted, duration, nameOr, oneLine, percent, seconds } from "./words.ts";
+import { duration, nameOr, oneLine, seconds } from "./words.ts";
 
 const BY_NAMES: Record<LatencyBy, string> = { name: "name", device: "device", source: "source" };
 
@@ -21,7 +22,7 @@ export class LatenciesView {
   private readonly empty = make("p", { class: "empty", role: "status" });
   private readonly shown = make("div", {});
   private readonly title = make("h3");
-  private readonly histogram = make("div", { class: "scroll" });
+  private readonly histogram: HistogramView;
   private readonly heat: HeatMapView;
   private readonly table: RankedTable<Group>;
   private readonly tools = make("div", { class: "tools" });
@@ -31,7 +32,7 @@ export class LatenciesView {
   private readonly found = new Kept<Group[]>(2);
   private choice: LatencyChoice = { kind: 0, by: ["name"], of: null };
   private elapsed = 0;
-  private words: LatencyWords = { kind: null, by: null, of: null };
+  private words: LatencyWords = { kind: null, by: null, of: null, us: null };
 
   constructor(
     private readonly of: Recording,
@@ -42,9 +43,10 @@ export class LatenciesView {
   ) {
     const { kinds } = of.latencies;
     this.heat = new HeatMapView(of, tip, chooseTime);
-    this.kinds = choice("of", kinds.map(({ kind }) => kind), (kind) => kinds.find((known) => known.kind === kind)!.words, (kind) => choose({ kind, by: null, of: null }));
-    this.table = new RankedTable<Group>("Latencies", this.columns(), "total", ({ labels }) => JSON.stringify(labels), (group) => this.isChosen(group), (group) => this.choose({ ...this.words, of: this.isChosen(group) ? null : group.labels }), sorted);
-    this.shown.append(this.table.element, this.title, this.heat.element, this.histogram);
+    this.kinds = choice("of", kinds.map(({ kind }) => kind), (kind) => kinds.find((known) => known.kind === kind)!.words, (kind) => choose({ kind, by: null, of: null, us: null }));
+    this.histogram = new HistogramView((us) => this.choose({ ...this.words, us: this.words.us?.[1] === us[1] ? null : us }));
+    this.table = new RankedTable<Group>("Latencies", this.columns(), "total", ({ labels }) => JSON.stringify(labels), (group) => this.isChosen(group), (group) => this.choose({ ...this.words, of: this.isChosen(group) ? null : group.labels }), sorted, false, () => "No event took so long.");
+    this.shown.append(this.table.element, this.title, this.heat.element, this.histogram.element);
     this.element.append(this.tools, this.what, this.note, this.empty, this.shown);
   }
 
@@ -76,22 +78,27 @@ export class LatenciesView {
     if (choosesSessions(filter) && all.apart === "none") names.push("session");
     if (names.length > 0) return this.say(`${called} are not told apart by ${names.join(" and ")} in this page: take that choice back to see them.`);
     const alike = choosesSessions(filter) && all.apart === "alike" ? "Latencies are kept for all sessions of the same kind, user, database and application: they are those of all that are like the chosen ones." : "";
-    this.note.textContent = `${otherTime} ${alike}`.trim();
+    const { us } = words;
+    const onlyHere = us ? `Only this part of the page is about events of ${rangeWords(us)}: time elsewhere is not told apart by how long events took.` : "";
+    this.note.textContent = [otherTime, alike, onlyHere].join(" ").trim();
     this.note.hidden = this.note.textContent === "";
     const asked = JSON.stringify([kind, by, filter.from, filter.to, ...filter.words]);
     const found = this.found.get(asked, () => groups(all, eventsTaken(of, kind, filter), by));
     if (found.length === 0) return this.say(isFiltered(filter) ? "Nothing of what is chosen was such an event." : "There was no such event.");
     this.empty.hidden = true;
     this.shown.hidden = false;
-    this.table.update(found);
+    this.table.update(us ? within(found, us) : found);
+    // All its bars stay there, for another one to be chosen.
     const one = this.choice.of ? found.find((group) => this.isChosen(group))?.histogram : Histogram.of(found.map(({ histogram }) => histogram));
     const name = this.choice.of ? this.choice.of.map((label) => nameOr(label)).join(", ") : called;
-    this.title.textContent = one ? `${oneLine(name)}: ${summary(one)}` : `${oneLine(name)}: no event in what is chosen`;
+    const title = us ? `${oneLine(name)}, ${rangeWords(us)}` : oneLine(name);
+    const these = us ? one?.within(us) : one;
+    this.title.textContent = these && these.count > 0 ? `${title}: ${summary(these, us)}` : `${title}: no event in what is chosen`;
     const chosen = filter.from === null && filter.to === null ? null : ([filter.from ?? of.from_us / 1e6, filter.to ?? of.to_us / 1e6] as [number, number]);
-    const question = JSON.stringify([this.choice, ...filter.words]);
-    const map = this.map.get(question, () => heatMap(of, ofGroup(all, eventsTaken(of, kind, filter, false), this.choice)));
+    const question = JSON.stringify([this.choice, us, ...filter.words]);
+    const map = this.map.get(question, () => heatMap(of, ofRange(all, ofGroup(all, eventsTaken(of, kind, filter, false), this.choice), us)));
     this.heat.draw(map, chosen);
-    this.histogram.replaceChildren(...(one ? [histogramTable(one)] : []));
+    this.histogram.draw(one ?? null, us);
   }
 
   private say(why: string): void {
@@ -110,16 +117,18 @@ export class LatenciesView {
   private columns(): Column<Group>[] {
     const { of } = this;
     const perSecond = (count: number) => (this.elapsed > 0 && of.are_times ? ((count * 1e9) / this.elapsed).toFixed(1) : "");
+    // Of one bucket they would say no more than its bounds.
+    const quantile = (word: string, q: number) => number(word, word, (all) => (this.words.us ? 0 : all.quantile(q)), (ns) => (this.words.us ? "–" : duration(ns)));
     return [
       { word: "event", name: "event", text: ({ labels }) => labels.map((label, at) => this.label(this.choice.by[at]!, label)).join(", "), isWide: true },
       number("events", "events", (all) => all.count, (count) => count.toLocaleString("en")),
       number("per_second", "per s", (all) => all.count, perSecond),
       number("total", "total, s", (all) => all.sum, seconds),
       number("mean", "mean", (all) => all.mean, duration),
-      number("p50", "p50", (all) => all.quantile(0.5), duration),
-      number("p95", "p95", (all) => all.quantile(0.95), duration),
-      number("p99", "p99", (all) => all.quantile(0.99), duration),
-      number("p99.9", "p99.9", (all) => all.quantile(0.999), duration),
+      quantile("p50", 0.5),
+      quantile("p95", 0.95),
+      quantile("p99", 0.99),
+      quantile("p99.9", 0.999),
       number("max", "max", (all) => all.max, duration),
     ];
   }
@@ -131,39 +140,17 @@ export class LatenciesView {
   }
 }
 
-function summary(of: Histogram): string {
-  const quantiles = [0.5, 0.99, 0.999].map((q) => `p${(q * 100).toFixed(q > 0.99 ? 1 : 0)} ${duration(of.quantile(q))}`);
-  return `${of.count === 1 ? "1 event" : `${of.count.toLocaleString("en")} events`}, ${duration(of.sum)} in all; ${quantiles.join(", ")}, max ${duration(of.max)}`;
+/** Of each group the events that took so long; those without any are left out. */
+function within(found: Group[], range: Range): Group[] {
+  return found.map(({ labels, histogram }) => ({ labels, histogram: histogram.within(range) })).filter(({ histogram }) => histogram.count > 0);
+}
+
+function summary(of: Histogram, range: Range | null): string {
+  const quantiles = range ? [] : [0.5, 0.99, 0.999].map((q) => `p${(q * 100).toFixed(q > 0.99 ? 1 : 0)} ${duration(of.quantile(q))}`);
+  return `${of.count === 1 ? "1 event" : `${of.count.toLocaleString("en")} events`}, ${duration(of.sum)} in all; ${[...quantiles, `max ${duration(of.max)}`].join(", ")}`;
 }
 
 /** A column of a quantity of events. */
 function number(word: string, name: string, get: (histogram: Histogram) => number, text: (value: number) => string): Column<Group> {
   return { word, name, number: (group) => get(group.histogram), text: (group) => text(get(group.histogram)) };
-}
-
-function cell(text: string): HTMLElement {
-  return make("td", { class: "number" }, text);
-}
-
-function bar(part: number, kind: string): HTMLElement {
-  const mark = make("i", { class: kind });
-  mark.style.width = `${part * 100}%`;
-  return make("td", { class: "part-of", "aria-hidden": "true" }, mark);
-}
-
-/** How often, and where the time went: the buckets that people know. */
-function histogramTable(of: Histogram): HTMLTableElement {
-  const buckets = of.powersOfTwo();
-  const largest = Math.max(...buckets.map(({ count }) => count));
-  const names = ["from us", "to us", "events", "% events", "", "mean", "time, s", "% time", ""];
-  const head = make("tr", {}, ...names.map((name) => make("th", name === "" ? { class: "part-of", "aria-hidden": "true" } : { scope: "col", class: "number" }, name)));
-  const rows = buckets.map(({ from_us, to_us, count, sum }) => {
-    const row = make("tr", {}, cell(String(from_us)), cell(String(to_us)), cell(count.toLocaleString("en")), cell(percent(count, of.count)), bar(count / largest, "events"));
-    row.append(cell(count > 0 ? duration(Math.floor(sum / count)) : "–"), cell(count > 0 ? seconds(sum) : "–"), cell(percent(sum, of.sum)), bar(of.sum > 0 ? sum / of.sum : 0, "time"));
-    row.dataset.from = String(from_us);
-    row.dataset.count = String(count);
-    row.dataset.ns = String(sum);
-    return row;
-  });
-  return make("table", { class: "histogram" }, make("caption", { class: "unseen" }, `Events by how long they took, in ${counted(buckets.length, "bucket")}`), make("thead", {}, head), make("tbody", {}, ...rows));
 }

@@ -1,6 +1,7 @@
 // A table that can be sorted, whose rows can be chosen. While the pointer or the focus is in it, rows stay where they are: their numbers
 // change, their order does not. By what it is sorted is the page's to keep.
 
+import { actOn } from "./chosen_row.ts";
 import { button, make, more } from "./dom.ts";
 
 export interface Column<Row> {
@@ -173,16 +174,7 @@ export class RankedTable<Row> {
       else if (text.length > 40) cell.title = text;
       line.append(cell);
     }
-    line.addEventListener("click", () => {
-      if (getSelection()?.isCollapsed !== false) this.choose?.(row);
-    });
-    line.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" || event.key === " ") {
-        event.preventDefault();
-        this.choose?.(row);
-      } else if (event.key === "ArrowDown") (line.nextElementSibling as HTMLElement | null)?.focus();
-      else if (event.key === "ArrowUp") (line.previousElementSibling as HTMLElement | null)?.focus();
-    });
+    actOn(line, () => this.choose?.(row));
     return line;
   }
 }

@@ -11,6 +11,7 @@ import { type Flame, Flames, MODES } from "./flame.ts";
 import { FlameView } from "./flame_view.ts";
 import { keepingFocus } from "./focus.ts";
 import { type FunctionTime, TimesByFunction } from "./functions.ts";
+import { rangeWords } from "./histogram.ts";
 import { Kept } from "./kept.ts";
 import { LatenciesView } from "./latencies_view.ts";
 import { databaseView, type Ledger, ledger } from "./ledger.ts";
@@ -73,6 +74,7 @@ export class RecordingPage {
   private readonly flames: Flames;
   /** What is drawn. */
   private readonly filtered = new Kept<void>(1);
+  private readonly chipped = new Kept<void>(1);
   private readonly takes = new Kept<Uint8Array>(1);
   private readonly takesOfStacks = new Kept<Uint8Array>(1);
   private readonly line = new Kept<Timeline | null>(KEPT);
@@ -277,6 +279,7 @@ export class RecordingPage {
     const { of, view } = this;
     const { filter } = view;
     this.filtered.get(this.chosenNow(), () => this.drawFiltered());
+    this.chipped.get(JSON.stringify([this.chosenNow(), view.latency.us]), () => this.drawChips());
     this.by.set(view.by);
     const { from, to } = this.inWindows(filter, tableOf(of, filter));
     const period = from === null && to === null ? null : ([from ?? of.from_us / 1e6, to ?? of.to_us / 1e6] as [number, number]);
@@ -292,7 +295,6 @@ export class RecordingPage {
     const sums = ledger(of, table, this.chosenCells());
     this.isEmptyByFilter = isFiltered(view.filter);
     this.whole = { dbTime: sums.sums[DB_TIME]!, elapsed: elapsedNs(of, filter) };
-    this.drawChips();
     this.drawSummary(sums, filter);
     this.ledgerView.draw(sums);
     drawDatabaseView(of, sums, this.database);
@@ -377,7 +379,7 @@ export class RecordingPage {
   }
 
   private drawChips(): void {
-    const { filter } = this.view;
+    const { filter, latency } = this.view;
     const chips: HTMLElement[] = [];
     const words: string[] = [];
     const chip = (what: string, value: string, remove: () => void) => {
@@ -396,8 +398,10 @@ export class RecordingPage {
         chip(DIMENSION_NAMES[dimension], this.valueOf(dimension, word), () => this.toggle([[dimension, word]]));
       }
     }
+    const ofAllLengths = { ...latency, us: null };
+    if (latency.us) chip("latency", rangeWords(latency.us), () => this.go({ ...this.view, latency: ofAllLengths }));
     this.said.textContent = words.length > 0 ? `Chosen: ${words.join("; ")}.` : "All of it is shown.";
-    if (chips.length > 1) chips.push(button("Show all", { class: "all" }, () => this.choose(noFilter())));
+    if (chips.length > 1) chips.push(button("Show all", { class: "all" }, () => this.go({ ...this.view, filter: noFilter(), zoom: null, latency: ofAllLengths })));
     if (chips.length === 0) chips.push(hint("All of it is shown. A click on a cell of the ledger, a band of the time line, a frame or a row chooses it; / searches the flame graph."));
     this.chips.replaceChildren(...chips);
   }

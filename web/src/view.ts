@@ -4,6 +4,7 @@ import type { Recording } from "./data.ts";
 import { DIMENSIONS, type Dimension, type Filter, noFilter } from "./filter.ts";
 import { LEVELS, type Level, MODES, type Mode } from "./flame.ts";
 import { FIRST, type First } from "./paths.ts";
+import { type Range, rangeOf } from "./histogram.ts";
 import type { Order } from "./ranked_table.ts";
 import { TIMELINE_BY, type TimelineBy } from "./timeline.ts";
 import { moment, secondOf } from "./words.ts";
@@ -22,11 +23,12 @@ export interface Zoom {
   span: number;
 }
 
-/** Which latencies are looked at: kind, by what they are told apart, and one of the groups; as usual where there is none. */
+/** Which latencies are looked at: kind, by what they are told apart, one of the groups, and how long they took; as usual where there is none. */
 export interface LatencyWords {
   kind: string | null;
   by: string | null;
   of: string[] | null;
+  us: Range | null;
 }
 
 export interface View {
@@ -51,7 +53,7 @@ export interface View {
 const REVERSED = ".reversed";
 
 export function usualView(of: Recording): View {
-  return { filter: noFilter(), by: of.knows_database ? "wait_class" : "program", mode: "all", levels: "wait,state", first: "callers", areWhole: false, icicle: true, zoom: null, search: "", orders: new Map(), latency: { kind: null, by: null, of: null } };
+  return { filter: noFilter(), by: of.knows_database ? "wait_class" : "program", mode: "all", levels: "wait,state", first: "callers", areWhole: false, icicle: true, zoom: null, search: "", orders: new Map(), latency: { kind: null, by: null, of: null, us: null } };
 }
 
 export function levelsOf(choice: LevelChoice): Level[] {
@@ -79,6 +81,7 @@ export function written(of: Recording, view: View): string {
   if (view.latency.kind !== null) parts.set("latency", view.latency.kind);
   if (view.latency.by !== null) parts.set("latency_by", view.latency.by);
   for (const label of view.latency.of ?? []) parts.append("latency_of", label);
+  if (view.latency.us !== null) parts.set("latency_us", view.latency.us.join("-"));
   return parts.toString();
 }
 
@@ -103,8 +106,15 @@ export function read(of: Recording, fragment: string): View {
   view.search = parts.get("search") ?? "";
   view.orders = readOrders(parts, TABLES);
   const labels = parts.getAll("latency_of");
-  view.latency = { kind: parts.get("latency"), by: parts.get("latency_by"), of: labels.length > 0 ? labels : null };
+  view.latency = { kind: parts.get("latency"), by: parts.get("latency_by"), of: labels.length > 0 ? labels : null, us: of.latencies.kinds.length > 0 ? readRange(parts) : null };
   return view;
+}
+
+/** A bucket of the histogram; null for what is none. */
+function readRange(parts: URLSearchParams): Range | null {
+  const [, from, to] = /^(\d{1,16})-(\d{1,16})$/.exec(parts.get("latency_us") ?? "") ?? [];
+  const range = rangeOf(Math.log2(Number(to)));
+  return range[0] === Number(from) && Number.isInteger(Math.log2(range[1])) ? range : null;
 }
 
 export function writeWhole(parts: URLSearchParams, areWhole: boolean): void {

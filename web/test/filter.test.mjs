@@ -21,7 +21,7 @@ const of = await sources(`
   export * from "./words.ts";
   export { Chains } from "./causes.ts";
   export { Histogram } from "./histogram.ts";
-  export { eventsTaken, groups, heatMap, waysToGroup } from "./latencies.ts";
+  export { eventsTaken, groups, heatMap, ofRange, waysToGroup } from "./latencies.ts";
   export { timeline } from "./timeline.ts";
   export { trustLine } from "./trust.ts";
   export { unpack } from "./unpack.ts";
@@ -387,6 +387,9 @@ test("events are grouped by what is chosen, and a heat map has each of them once
   const [{ histogram }] = of.groups(recorded.latencies, taken(0, of.noFilter()), []);
   assert.deepEqual([0.5, 0.99, 1].map((q) => histogram.quantile(q)), [1003, 5_039_999, 5_050_000]);
   assert.deepEqual(histogram.powersOfTwo().filter(({ count }) => count > 0).map(({ from_us, count }) => [from_us, count]), [[1, 99], [4096, 2]]);
+  const slow = histogram.within([4096, 8192]);
+  assert.deepEqual([slow.count, slow.sum, slow.max, histogram.within([2, 4]).count], [2, 10_060_000, 5_050_000, 0]);
+  assert.equal(of.ofRange(recorded.latencies, taken(0, of.noFilter()), [4096, 8192]).join(""), "0110");
   const map = of.heatMap(recorded, taken(0, of.noFilter()));
   const cells = [...map.count].flatMap((count, key) => (count > 0 ? [[Math.floor(key / (map.powers * map.perPower)), count]] : []));
   assert.deepEqual(cells.toSorted(), [[0, 1], [0, 99], [1, 1]]);
@@ -394,11 +397,13 @@ test("events are grouped by what is chosen, and a heat map has each of them once
 
 test("a view is read as it is written", () => {
   const recorded = recording(ROWS);
-  const view = { ...of.usualView(recorded), filter: { ...choose(["wait", "a&b=c#d"], ["user", ""], ["function", "operator<<(é)"], ["module", "libc"], ["module", "[jit]"]), from: 100, to: 102 }, by: "query", mode: "off-cpu", levels: "query", first: "callees", areWhole: true, icicle: false, zoom: { from: 5, span: 12_345_678_901 }, search: "x y", orders: new Map([["who", { column: "user", isReversed: true }], ["functions", { column: "total", isReversed: false }]]), latency: { kind: "read", by: "name,source", of: ["IO:DataFileRead", ""] } };
+  const view = { ...of.usualView(recorded), filter: { ...choose(["wait", "a&b=c#d"], ["user", ""], ["function", "operator<<(é)"], ["module", "libc"], ["module", "[jit]"]), from: 100, to: 102 }, by: "query", mode: "off-cpu", levels: "query", first: "callees", areWhole: true, icicle: false, zoom: { from: 5, span: 12_345_678_901 }, search: "x y", orders: new Map([["who", { column: "user", isReversed: true }], ["functions", { column: "total", isReversed: false }]]), latency: { kind: "read", by: "name,source", of: ["IO:DataFileRead", ""], us: [4096, 8192] } };
   assert.deepEqual(of.read(recorded, `#${of.written(recorded, view)}`), view);
   const compared = { widths: "good", areWhole: true, icicle: false, zoom: { from: 1, span: 2 }, search: "é&", statement: "", orders: new Map([["paths", { column: "good", isReversed: true }]]) };
   assert.deepEqual(of.difference_view.read(`#${of.difference_view.written(compared)}`), compared);
   assert.deepEqual(of.read(recorded, "#by=nothing&zzz=1&from=never&zoom=9-9&sort_nothing=user"), of.usualView(recorded));
+  for (const none of ["", "4096", "4096-8193", "4095-8192", "3-6", "0-0", "8192-4096", "-1-1"]) assert.equal(of.read(recorded, `#latency_us=${none}`).latency.us, null, none);
+  assert.deepEqual(of.read(recorded, "#latency_us=0-1").latency.us, [0, 1]);
 });
 
 test("foreign text is shown without what controls, reorders or hides", () => {

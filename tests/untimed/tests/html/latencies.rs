@@ -108,3 +108,63 @@ fn latencies_are_those_of_the_report() {
     );
     keep(&home.path().join("latencies.png"));
 }
+
+#[test]
+fn a_bar_of_the_histogram_chooses_the_events_that_took_so_long() {
+    let home = scratch();
+    let recording = recording(&home, "");
+    let page = page_of(&recording, &[]);
+    let bar = ".histogram tbody tr:last-child";
+    let Some(sights) = take(
+        &page,
+        &json!([
+            {"go": "latency=wait"}, {"see": true},
+            {"click": bar}, {"see": true},
+            {"back": true}, {"see": true},
+            {"focus": bar}, {"press": "Enter"}, {"see": true},
+            {"press": "Enter"}, {"see": true},
+            {"click": bar}, {"click": ".chip"}, {"see": true},
+            {"go": "latency=wait&latency_us=5-7"}, {"see": true},
+        ]),
+    ) else {
+        return;
+    };
+    let [whole, clicked, others @ ..] = &sights[..] else {
+        panic!("{}", sights.len());
+    };
+    let [back, by_key, again, unchipped, none] = others else {
+        panic!("{}", sights.len());
+    };
+    let bars = whole["latency"]["histogram"].as_array().expect("buckets");
+    let [from, count, ns] = [0, 1, 2].map(|at| {
+        let last = bars.last().expect("a bucket");
+        last[at].as_u64().expect("a number")
+    });
+    let to = if from == 0 { 1 } else { 2 * from };
+    for sight in [clicked, by_key] {
+        assert_eq!(sight["chips"], json!([format!("latency {from} to {to} us")]));
+        assert_eq!(sight["fragment"], format!("#latency=wait&latency_us={from}-{to}"));
+        // Of each row events and time: together they are those of the bar.
+        let rows = sight["latency"]["rows"].as_array().expect("rows");
+        let sum = |at: usize| -> f64 {
+            let values = rows
+                .iter()
+                .map(|row| row["values"][at].as_f64().expect("a number"));
+            values.sum()
+        };
+        assert_eq!([sum(1), sum(3)].map(|sum| sum as u64), [count, ns], "{sight}");
+        assert_eq!(
+            sight["latency"]["histogram"], whole["latency"]["histogram"],
+            "all bars stay"
+        );
+        assert_eq!(sight["db_time_ns"], whole["db_time_ns"], "the rest is not chosen");
+        let text = sight["text"].as_str().expect("text");
+        assert!(text.contains("not told apart by how long events took"), "{text}");
+    }
+    for sight in [back, again, unchipped, none] {
+        assert_eq!(sight["chips"], json!([]));
+        for part in ["title", "rows", "histogram"] {
+            assert_eq!(sight["latency"][part], whole["latency"][part], "{part}");
+        }
+    }
+}
