@@ -71,6 +71,21 @@ export function toggled(filter: Filter, dimension: Dimension, word: string): Fil
   return { ...filter, words };
 }
 
+/** The same with no other words of these dimensions, or without any if these were there. */
+export function only(filter: Filter, asked: ReadonlyMap<Dimension, string[]>): Filter {
+  const words = new Map(filter.words);
+  const isThere = ([dimension, these]: [Dimension, string[]]) => {
+    const before = filter.words.get(dimension) ?? [];
+    return before.length === these.length && these.every((word) => before.includes(word));
+  };
+  const areThere = [...asked].every(isThere);
+  for (const [dimension, these] of asked) {
+    if (areThere) words.delete(dimension);
+    else words.set(dimension, these);
+  }
+  return { ...filter, words };
+}
+
 /** The cells to look at: those with stacks when code is chosen, else those with the finer windows. */
 export function tableOf(of: Recording, filter: Filter): Table {
   return OF_CODE.some((dimension) => filter.words.has(dimension)) ? of.stacks : of.times;

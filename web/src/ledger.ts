@@ -1,6 +1,6 @@
 // The ledger and the database's view of the cells that are chosen: the same sums as in the report.
 
-import { DB_TIME, IDLE, isDbTime, POOLED, RESTS, type Recording, SAMPLED, type Table } from "./data.ts";
+import { DB_TIME, isDbTime, POOLED, RESTS, type Recording, SAMPLED, type Table } from "./data.ts";
 
 export type Mix = "exact" | "sampled" | "mixed" | null;
 
@@ -78,60 +78,6 @@ export function ledger(of: Recording, table: Table, takes: Uint8Array): Ledger {
   found.rows.sort((one, other) => one.section - other.section || other.total - one.total || one.rest - other.rest || one.wait - other.wait);
   found.mix = mixOf(bitsOfDbTime);
   return found;
-}
-
-export interface DatabaseView {
-  dbTime: number;
-  cpu: number;
-  wait: number;
-  /** From CPU and waits to DB time: what is added or taken off (below zero), in words. */
-  steps: [string, number][];
-  doubleCounted: number;
-}
-
-function isOfDbTime(row: LedgerRow): boolean {
-  return row.section === DB_TIME;
-}
-
-function isOfIdle(row: LedgerRow): boolean {
-  return row.section === IDLE;
-}
-
-/** What the database can show, and the way from there to DB time; the steps add up exactly. */
-export function databaseView(of: Recording, { rows, sums }: Ledger): DatabaseView {
-  const inGroup = (wanted: (row: LedgerRow) => boolean, group: string | null) => {
-    let sum = 0;
-    for (const row of rows) {
-      if (!wanted(row)) continue;
-      row.ns.forEach((ns, state) => {
-        if (group === null || of.state_groups[state] === group) sum += ns;
-      });
-    }
-    return sum;
-  };
-  const isOfKind = (kind: string) => (row: LedgerRow) => {
-    const wait = of.waits[row.wait]!;
-    return isOfDbTime(row) && !wait.idle && wait.kind === kind;
-  };
-  const isWithoutCpu = (row: LedgerRow) => isOfDbTime(row) && of.waits[row.wait]!.idle;
-  const doubleCounted = inGroup(isOfKind("event"), "cpu");
-  const insideIdle = inGroup(isOfIdle, "cpu");
-  const unknown = isOfKind("unknown");
-  return {
-    dbTime: sums[DB_TIME]!,
-    cpu: inGroup(isOfDbTime, "cpu") + insideIdle,
-    wait: inGroup(isOfKind("event"), null),
-    doubleCounted,
-    steps: [
-      ["CPU inside wait events: counted twice", -doubleCounted],
-      ["CPU inside idle waits: not DB time", -insideIdle],
-      ["Waiting for a CPU after a command came: called idle", inGroup(isWithoutCpu, "queue")],
-      ["Waiting for a CPU outside of waits: not counted", inGroup(isOfKind("none"), "queue")],
-      ["Blocked outside of waits: not counted", inGroup(isOfKind("none"), "blocked")],
-      ["State not known, outside of waits", inGroup(isOfKind("none"), "unknown")],
-      ["Wait not known, off CPU", inGroup(unknown, null) - inGroup(unknown, "cpu")],
-    ],
-  };
 }
 
 /** Words for the sections. */

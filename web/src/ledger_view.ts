@@ -1,10 +1,10 @@
-// The ledger as a matrix: a row for each wait event, a column for each state, shaded by time. Beside it, what the database says.
+// The ledger as a matrix: a row for each wait event, a column for each state, shaded by time.
 
 import * as colours from "./colours.ts";
 import { DB_TIME, IN_TRANSACTION, type Recording } from "./data.ts";
 import { button, make, more } from "./dom.ts";
 import type { Dimension } from "./filter.ts";
-import { databaseView, type Ledger, type LedgerRow, SECTION_WORDS, SECTIONS } from "./ledger.ts";
+import { type Ledger, type LedgerRow, SECTION_WORDS, SECTIONS } from "./ledger.ts";
 import { amount, cell, oneLine, percent } from "./words.ts";
 
 /** Rows of DB time before the others have to be asked for. */
@@ -120,48 +120,4 @@ export class LedgerView {
     }
     return line;
   }
-}
-
-/** CPU and waits as the database counts them beside DB time, and what separates them. */
-export function drawDatabaseView(of: Recording, ledger: Ledger, into: HTMLElement): void {
-  const view = databaseView(of, ledger);
-  into.style.setProperty("--on-cpu", colours.ofState(of, "cpu"));
-  into.style.setProperty("--waiting", colours.ofState(of, "disk"));
-  into.replaceChildren(make("h3", {}, "What the database says, and what happened"));
-  if (of.is_trace_without_states) {
-    into.append(make("p", {}, "An SQL trace does not say what the operating system did, so the database's own view cannot be checked against it."));
-    return;
-  }
-  if (view.dbTime === 0 && view.cpu === 0) {
-    into.append(make("p", { class: "empty" }, "There is no DB time in what is chosen, so there is nothing to compare."));
-    return;
-  }
-  const widest = Math.max(view.cpu + view.wait, view.dbTime);
-  const part = (ns: number, kind: string) => {
-    const element = make("div", { class: `part ${kind}` });
-    element.style.width = `${(ns / widest) * 100}%`;
-    return element;
-  };
-  const bars = make(
-    "div",
-    { class: "bars", "aria-hidden": "true" },
-    make("div", { class: "bar" }, part(view.cpu, "cpu"), part(view.wait - view.doubleCounted, "wait"), part(view.doubleCounted, "twice")),
-    make("div", { class: "bar" }, part(view.dbTime, "dbtime")),
-  );
-  const head = ["step", of.are_times ? "time, s" : of.unit, "% of DB time"].map((name, at) => make("th", { scope: "col", class: at > 0 ? "number" : "" }, name));
-  const body = make("tbody");
-  const table = make("table", { class: "steps" }, make("caption", { class: "unseen" }, "From what the database says to what happened"), make("thead", {}, make("tr", {}, ...head)), body);
-  const line = (words: string, ns: number, kind: string, sign = "") => {
-    const row = make("tr", { class: kind }, make("th", { scope: "row" }, words));
-    row.append(make("td", { class: "number" }, `${ns === 0 ? "" : sign}${cell(of, Math.abs(ns))}`));
-    row.append(make("td", { class: "number" }, ns === 0 ? "" : `${sign}${percent(Math.abs(ns), view.dbTime)}`));
-    row.dataset.ns = String(ns);
-    body.append(row);
-  };
-  line("CPU the database counts (getrusage)", view.cpu, "of-cpu");
-  line("Time inside wait events", view.wait, "of-wait", "+");
-  line("= what the database can show", view.cpu + view.wait, "sum");
-  for (const [words, ns] of view.steps) if (ns !== 0) line(words, ns, words.endsWith("counted twice") ? "of-twice" : "", ns < 0 ? "−" : "+");
-  line("= DB time", view.dbTime, "sum");
-  into.append(bars, table);
 }

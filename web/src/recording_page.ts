@@ -4,9 +4,11 @@ import { Address } from "./address.ts";
 import { type Causes, Chains, notFollowed } from "./causes.ts";
 import { CausesView } from "./causes_view.ts";
 import { DB_TIME, type Recording } from "./data.ts";
+import { drawDatabaseView } from "./database_bars.ts";
+import { databaseView } from "./database_view.ts";
 import { button, choice, hint, make, section, shownOnce, Tip, toggle } from "./dom.ts";
 import { elapsedNs } from "./elapsed.ts";
-import { chosen, DIMENSION_NAMES, DIMENSIONS, type Dimension, type Filter, isFiltered, isFinerThanStacks, noFilter, tableOf, toggled } from "./filter.ts";
+import { chosen, DIMENSION_NAMES, DIMENSIONS, type Dimension, type Filter, isFiltered, isFinerThanStacks, noFilter, only, tableOf, toggled } from "./filter.ts";
 import { type Flame, Flames, MODES } from "./flame.ts";
 import { FlameView } from "./flame_view.ts";
 import { keepingFocus } from "./focus.ts";
@@ -14,8 +16,8 @@ import { type FunctionTime, TimesByFunction } from "./functions.ts";
 import { rangeWords } from "./histogram.ts";
 import { Kept } from "./kept.ts";
 import { LatenciesView } from "./latencies_view.ts";
-import { databaseView, type Ledger, ledger } from "./ledger.ts";
-import { drawDatabaseView, LedgerView } from "./ledger_view.ts";
+import { type Ledger, ledger } from "./ledger.ts";
+import { LedgerView } from "./ledger_view.ts";
 import { type ModuleTime, TimesByModule } from "./modules.ts";
 import { Parts } from "./parts.ts";
 import { FIRST } from "./paths.ts";
@@ -297,7 +299,7 @@ export class RecordingPage {
     this.whole = { dbTime: sums.sums[DB_TIME]!, elapsed: elapsedNs(of, filter) };
     this.drawSummary(sums, filter);
     this.ledgerView.draw(sums);
-    drawDatabaseView(of, sums, this.database);
+    drawDatabaseView(of, sums, this.database, (words) => this.choose(only(this.view.filter, words)));
   }
 
   /** For each cell 1 when it is chosen. */

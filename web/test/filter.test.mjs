@@ -13,6 +13,7 @@ async function sources(code) {
 const of = await sources(`
   export * from "./filter.ts";
   export * from "./ledger.ts";
+  export { databaseView } from "./database_view.ts";
   export * from "./flame.ts";
   export { TimesByModule } from "./modules.ts";
   export { TimesByFunction } from "./functions.ts";
@@ -151,11 +152,21 @@ test("the steps lead from what the database says to DB time, whatever is chosen"
   const recorded = recording(ROWS);
   for (const filter of [of.noFilter(), choose(["user", "bob"]), choose(["wait", "io"]), choose(["state", "runnable"])]) {
     const view = of.databaseView(recorded, sums(recorded, filter));
-    const steps = view.steps.reduce((sum, [, ns]) => sum + ns, view.cpu + view.wait);
+    const steps = view.steps.reduce((sum, { ns }) => sum + ns, view.cpu + view.wait);
     assert.equal(steps, view.dbTime);
   }
   const view = of.databaseView(recorded, sums(recorded, of.noFilter()));
   assert.deepEqual([view.cpu, view.wait, view.doubleCounted].map(ms), [800, 400, 300]);
+  // What a step chooses is its time.
+  const dbTime = (words) => sums(recorded, of.only(of.noFilter(), words)).sums[0];
+  for (const { ns, chooses } of view.steps) if (chooses.size > 0) assert.equal(dbTime(chooses), Math.abs(ns));
+  assert.deepEqual([view.choosesCpu, view.choosesWait, view.choosesOffCpu, view.steps[0].chooses].map(dbTime).map(ms), [800, 400, 100, 300]);
+  const twice = view.steps[0].chooses;
+  assert.deepEqual([...twice], [["wait_class", ["IO"]], ["state", ["kernel"]]]);
+  // Other words of these dimensions go; a second time they go themselves.
+  const before = choose(["user", "alice"], ["state", "sleep"], ["state", "kernel"]);
+  assert.deepEqual([...of.only(before, twice).words], [["user", ["alice"]], ["state", ["kernel"]], ["wait_class", ["IO"]]]);
+  assert.deepEqual([...of.only(of.only(before, twice), twice).words], [["user", ["alice"]]]);
 });
 
 test("words choose as on the command line", () => {

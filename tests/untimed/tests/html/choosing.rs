@@ -387,3 +387,81 @@ fn the_address_keeps_the_zoom_and_the_order_of_tables() {
     assert_eq!(part(&sights[0]), part(zoomed));
     assert_eq!(users(&sights[0]), users(sorted));
 }
+
+#[test]
+fn what_the_database_says_can_be_chosen_and_is_then_the_db_time() {
+    let home = scratch();
+    let recording = recording(&home, "");
+    let page = page_of(&recording, &[]);
+    let twice = ".steps .of-twice button";
+    let Some(sights) = take(
+        &page,
+        &json!([
+            {"see": true},
+            {"click": ".bars .twice"}, {"see": true},
+            {"go": ""}, {"focus": twice}, {"press": "Enter"}, {"see": true},
+            {"press": "Enter"}, {"see": true},
+            {"back": true}, {"see": true},
+            {"go": ""}, {"click": ".bars .wait"}, {"see": true},
+            {"go": ""}, {"click": ".steps .of-wait button"}, {"see": true},
+            {"go": ""}, {"click": ".bars .cpu"}, {"see": true},
+            {"go": ""}, {"click": ".steps .of-cpu button"}, {"see": true},
+            // Other wait classes and states go.
+            {"go": "wait_class=CPU&state=sleep&state=kernel&wait_class=IO"}, {"see": true},
+            {"click": twice}, {"see": true},
+        ]),
+    ) else {
+        return;
+    };
+    let [
+        whole,
+        bar,
+        by_key,
+        again,
+        back,
+        off_cpu,
+        waits,
+        cpu,
+        cpu_step,
+        others @ ..,
+    ] = &sights[..]
+    else {
+        panic!("{}", sights.len());
+    };
+    let [before, narrowed] = others else {
+        panic!("{}", sights.len());
+    };
+    let step = |sight: &Value, words: &str| -> u64 {
+        let all = sight["steps"].as_array().expect("steps").iter();
+        let mut found = all.filter(|step| step[0].as_str().is_some_and(|text| text.contains(words)));
+        let ns = found
+            .next()
+            .map_or(0, |step| step[1].as_i64().expect("nanoseconds"));
+        ns.unsigned_abs()
+    };
+    let db_time = |sight: &Value| ns(&sight["db_time_ns"]);
+    let counted_twice = step(whole, "counted twice");
+    assert!(counted_twice > 0);
+    for sight in [bar, by_key, back] {
+        assert_eq!(db_time(sight), counted_twice, "{}", sight["chips"]);
+        let chips = sight["chips"].to_string();
+        assert!(
+            chips.contains("wait class IO") && chips.contains("state kernel"),
+            "{chips}"
+        );
+    }
+    assert_eq!(
+        (&again["chips"], db_time(again)),
+        (&json!([]), db_time(whole)),
+        "a second time takes it back"
+    );
+    let inside = step(whole, "Time inside wait events");
+    assert_eq!(db_time(off_cpu), inside - counted_twice, "{}", off_cpu["chips"]);
+    assert_eq!(db_time(waits), inside, "{}", waits["chips"]);
+    for sight in [cpu, cpu_step] {
+        let in_db_time = step(whole, "CPU the database counts") - step(whole, "inside idle waits");
+        assert_eq!(db_time(sight), in_db_time, "{}", sight["chips"]);
+    }
+    assert_eq!(db_time(narrowed), step(before, "counted twice"));
+    assert_eq!(narrowed["fragment"], "#wait_class=IO&state=kernel");
+}
