@@ -326,19 +326,20 @@ impl Description {
             (Some(one), Some(other)) => Some(together(&one, &other)),
             (one, other) => one.or(other),
         };
+        // Of several it is the names of the files.
+        let target = match self.files.is_empty() || self.database.target == other.database.target {
+            true => other.database.target.clone(),
+            false => String::new(),
+        };
         self.files.extend(other.files);
         self.problems.extend(other.problems);
         // A file that does not say its release takes nothing from one that does.
         let held_locks = self.database.held_locks || other.database.held_locks;
-        let is_same = self.database.target == other.database.target;
         if !other.database.version.is_empty() || self.database.product.is_empty() {
             self.database = other.database;
         }
         self.database.held_locks = held_locks;
-        // Of several it is the names of the files.
-        if !is_same {
-            self.database.target.clear();
-        }
+        self.database.target = target;
         self.begins_us = self.begins_us.into_iter().chain(other.begins_us).min();
         self.ends_us.extend(other.ends_us);
         if other.host != HostMeta::default() {
