@@ -97,21 +97,19 @@ pub(super) fn run(arguments: &HtmlArguments) -> anyhow::Result<ExitCode> {
 
 fn html_of_two(sides: [&Source; 2], arguments: &HtmlArguments, output: &Path) -> anyhow::Result<ExitCode> {
     // The page bounds what it shows itself.
-    if let Some(answer) = compare_dives(sides, &arguments.selection, &arguments.compared, usize::MAX)? {
-        page::write_dive_difference(answer, output)?;
-        if arguments.output.is_none() {
-            page::say_where(output);
+    match compare_dives(sides, &arguments.selection, &arguments.compared, usize::MAX)? {
+        Some(answer) => page::write_dive_difference(answer, output)?,
+        None => {
+            let answer = compare(sides, &arguments.selection, &arguments.compared, usize::MAX)?;
+            let Some(answer) = answer else {
+                return Ok(ExitCode::from(NOTHING_RECORDED));
+            };
+            for warning in &answer.warnings {
+                say(format_args!("warning: {warning}"));
+            }
+            page::write_difference(answer, output)?;
         }
-        return Ok(ExitCode::SUCCESS);
     }
-    let answer = compare(sides, &arguments.selection, &arguments.compared, usize::MAX)?;
-    let Some(answer) = answer else {
-        return Ok(ExitCode::from(NOTHING_RECORDED));
-    };
-    for warning in &answer.warnings {
-        say(format_args!("warning: {warning}"));
-    }
-    page::write_difference(answer, output)?;
     if arguments.output.is_none() {
         page::say_where(output);
     }
