@@ -190,6 +190,29 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_short_recording_keeps_its_seconds_rather_than_its_sessions() {
+        let mut cells = LatencyCells::new(60, 1);
+        let alike: Vec<u32> = (0..10).collect();
+        let events = Events {
+            count: 1,
+            sum_ns: 1,
+            max_ns: 1,
+        };
+        for session in 0..10 {
+            for window_s in 0..13 {
+                let cell = LatencyCell {
+                    window_s,
+                    session,
+                    series: 1,
+                    bucket: 5,
+                };
+                cells.add(cell, events, &alike, &mut |_| 0);
+            }
+        }
+        assert_eq!((cells.width_s(), cells.apart()), (1, Apart::None));
+    }
+
     proptest! {
         #[test]
         fn no_event_is_lost_and_there_is_room(

@@ -289,6 +289,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_below_is_told_until_the_end() {
+        let page = help();
+        let area = Rect::new(0, 0, 80, 10);
+        let last = |above: usize| -> String {
+            let mut buffer = Buffer::empty(area);
+            page.draw(&mut buffer, area, above);
+            (0..80).map(|x| buffer[(x, 9)].symbol().to_string()).collect()
+        };
+        let lines = page.0.len();
+        assert!(
+            last(0).starts_with(&format!("… {} more lines", lines - 9)),
+            "{}",
+            last(0)
+        );
+        assert!(!last(lines).contains("more lines"), "{}", last(lines));
+    }
+
+    #[test]
     fn the_end_of_a_page_can_be_reached() {
         let page = help();
         assert!(page.most_above(10) > 0);

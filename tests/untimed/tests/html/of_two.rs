@@ -74,6 +74,10 @@ fn the_page_of_two_recordings_says_what_diff_says() {
     let [all, statement, zoomed, lit, module, sorted, phone] = &sights[..] else {
         panic!("{}", sights.len());
     };
+    // Who reads it as text is pointed here.
+    let text = dbtime(&["diff", plain(&good), plain(&bad)]).expect_code(0).stdout;
+    let next = format!("Next: dbtime html {} {}", plain(&good), plain(&bad));
+    assert!(text.contains(&next), "{text}");
     let diff = differences([&good, &bad], &[]);
     let tables = &all["tables"];
     for (table, list) in [
