@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use anyhow::Context;
 use dbtime_model::output::{Directory, Owner, Place, Readers};
 use dbtime_model::recording::RecordingError;
 use dbtime_report::{printable, printable_lines};
+use rustix::termios::tcgetwinsize;
 
 use crate::printer::{Printer, Stream};
 use crate::working;
@@ -129,20 +130,12 @@ pub fn width() -> usize {
 }
 
 /// Columns of a terminal; none: it is none.
-fn width_of(stream: &(impl IsTerminal + AsRawFd)) -> Option<usize> {
+fn width_of(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
     if !stream.is_terminal() {
         return None;
     }
-    // SAFETY: winsize is plain integers, for which zero is a value; the call fills it.
-    let (answered, size) = unsafe {
-        let mut size: libc::winsize = std::mem::zeroed();
-        (
-            libc::ioctl(stream.as_raw_fd(), libc::TIOCGWINSZ, &mut size) == 0,
-            size,
-        )
-    };
-    Some(match size.ws_col {
-        1.. if answered => usize::from(size.ws_col),
+    Some(match tcgetwinsize(stream) {
+        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
         _ => 80,
     })
 }

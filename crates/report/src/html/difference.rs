@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::parts::Modules;
+use super::parts::modules_of_functions;
 use super::paths::Paths;
 use super::{LONGEST_TEXT, MOST_CELLS, MOST_NAMES, MOST_NODES, MOST_TEXT, cut};
 use crate::diff::{Change, Diff, Place, grown_first, largest_first};
@@ -24,8 +24,10 @@ pub struct DifferencePage {
     /// Caller and function of each place in call paths.
     pub(super) nodes: Vec<(u32, u32)>,
     pub(super) functions: Vec<Function>,
-    /// Whose code these are.
-    pub(super) modules: Modules,
+    /// Whose code it is.
+    pub(super) modules: Vec<String>,
+    /// For each function its place among them, from 1; 0 = it is of none.
+    pub(super) modules_of_functions: Vec<usize>,
     /// Time of stacks: wait, state and leaf; good, and bad scaled to as much work.
     pub(super) stacks: BTreeMap<(u32, u8, u32), [u64; 2]>,
     /// Differences that found no place.
@@ -56,7 +58,7 @@ pub fn difference(mut diff: Diff) -> DifferencePage {
         }
     }
     let (nodes, functions) = tree.into_parts();
-    let modules = Modules::of(&nodes, &functions);
+    let (modules, modules_of_functions) = modules_of_functions(&functions);
     let mut left_out = 0;
     for changes in [
         &mut diff.cells,
@@ -101,7 +103,8 @@ pub fn difference(mut diff: Diff) -> DifferencePage {
         waits: waits.into_values(),
         nodes,
         functions,
-        modules,
+        modules: modules.into_values(),
+        modules_of_functions,
         stacks: cells,
         left_out,
     }

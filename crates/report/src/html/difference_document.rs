@@ -80,8 +80,8 @@ impl<'a> Document<'a, ()> {
             states: State::ALL.map(State::as_str),
             waits: &page.waits,
             functions: FunctionsJson::of(&page.functions),
-            code_modules: &page.modules.names,
-            code_of_functions: &page.modules.of_functions,
+            code_modules: &page.modules,
+            code_of_functions: &page.modules_of_functions,
             palette: PaletteJson::new(),
             columns,
         }

@@ -123,12 +123,8 @@ pub(super) struct Modules {
 
 impl Modules {
     pub(super) fn of(nodes: &[(u32, u32)], functions: &[Function]) -> Modules {
-        let mut names = Numbered::default();
+        let (mut names, of_functions) = modules_of_functions(functions);
         let mut number = |name: String| names.number(name);
-        let of_functions = functions
-            .iter()
-            .map(|function| module_of(function).map_or(0, |name| number(name) as usize + 1))
-            .collect();
         let of_nodes = [true, false].map(|on_cpu| {
             (0..nodes.len() as u32)
                 .map(|node| number(module_from_leaf(from_leaf(node, nodes, functions), on_cpu)))
@@ -147,6 +143,16 @@ impl Modules {
             columns.long(&format!("nodes.{name}"), of_nodes.iter().copied());
         }
     }
+}
+
+/// Modules by number, and for each function its place among them, from 1; 0 = it serves all of them, or is not known.
+pub(super) fn modules_of_functions(functions: &[Function]) -> (Numbered<String>, Vec<usize>) {
+    let mut names = Numbered::default();
+    let of_functions = functions
+        .iter()
+        .map(|function| module_of(function).map_or(0, |name| names.number(name) as usize + 1))
+        .collect();
+    (names, of_functions)
 }
 
 /// The functions of a path, its leaf first.

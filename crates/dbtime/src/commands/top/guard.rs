@@ -2,9 +2,8 @@
 //!
 //! It waits for the end of a pipe, which comes however this process ends. Who gives the terminal back writes into the pipe before.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Stdout, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::fs;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::sync::OnceLock;
 
 use dbtime_collect::give_up_all_privileges;
@@ -15,7 +14,7 @@ use super::terminal::write_given_back;
 /// What the kernel calls it: whoever kills dbtime by its name leaves it alone.
 const NAME: &str = "top-terminal";
 /// The end of the pipe that is written to.
-static PIPE: OnceLock<OwnedFd> = OnceLock::new();
+static PIPE: OnceLock<PipeWriter> = OnceLock::new();
 
 /// Begins to watch over the terminal. To be called before there are other threads.
 ///
@@ -23,19 +22,13 @@ static PIPE: OnceLock<OwnedFd> = OnceLock::new();
 /// There is no room for a pipe or a process.
 pub(super) fn begin() -> io::Result<()> {
     let before = tcgetattr(io::stdout())?;
-    let mut ends = [-1; 2];
-    // SAFETY: two descriptors are written.
-    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: they have just been opened, and nobody else has them.
-    let [read, write] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+    let (read, write) = io::pipe()?;
     // SAFETY: there is no other thread, whose locks the child would find taken for ever.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
             drop(write);
-            watch(File::from(read), before);
+            watch(read, before);
             // SAFETY: what is done at the end of a process is for the other one to do.
             unsafe { libc::_exit(0) }
         }
@@ -49,13 +42,13 @@ pub(super) fn begin() -> io::Result<()> {
 
 /// The terminal has been given back: there is nothing left to do.
 pub(super) fn is_given_back() {
-    if let Some(pipe) = PIPE.get() {
-        // SAFETY: one byte, which lives as long as the call. Nobody is left to be told that this did not work.
-        unsafe { libc::write(pipe.as_raw_fd(), [0_u8].as_ptr().cast(), 1) };
+    if let Some(mut pipe) = PIPE.get() {
+        // Nobody is left to be told that this did not work.
+        let _ = pipe.write(&[0]);
     }
 }
 
-fn watch(mut pipe: File, before: Termios) {
+fn watch(mut pipe: PipeReader, before: Termios) {
     // A group of its own: what kills the job of a shell leaves it alone. From there it may change modes with this signal ignored only.
     // SAFETY: plain calls on this process, which has one thread.
     unsafe {
@@ -68,7 +61,7 @@ fn watch(mut pipe: File, before: Termios) {
     let _ = fs::write("/proc/self/comm", NAME);
     let _ = give_up_all_privileges();
     let is_over = pipe.read(&mut [0]).is_ok_and(|count| count > 0);
-    let mut out: Stdout = io::stdout();
+    let mut out = io::stdout();
     // A shell that was quicker has modes of its own: none of them leaves output as it is.
     let is_raw = |modes: Termios| !modes.output_modes.contains(OutputModes::OPOST);
     if !is_over && tcgetattr(&out).is_ok_and(is_raw) {
