@@ -8,6 +8,7 @@ use dbtime::throwaway::Options;
 use dbtime_tests::snapping::{Snapping, growth, line, session};
 use dbtime_tests::{
     Server, Session, assert_close, builds, dbtime, distribution, needs_recording, number, say, schedstat,
+    stolen,
 };
 use serde_json::Value;
 
@@ -68,9 +69,11 @@ fn what_grew_is_what_the_kernel_counts() {
         let snapping = Snapping::start(&cluster, &[&["end", "1", who.as_str()], tier].concat());
         let before = counts(pid);
         let begun = Instant::now();
+        let stolen_before = stolen();
         work(&mut worker);
         worker.wait_until_idle();
         let elapsed = begun.elapsed().as_secs_f64();
+        let stolen = stolen() - stolen_before;
         // Nothing is going on any more when the second ends.
         let after = counts(pid);
         std::thread::sleep(Duration::from_millis(1_200));
@@ -101,7 +104,13 @@ fn what_grew_is_what_the_kernel_counts() {
         assert_close(&format!("{tier:?}: CPU, ns"), cpu, truth("cpu"), 0.0, 20_000.0);
         // Also what no sample fell into is in its snapshot.
         let of_ledger = growth(found, "TIME", "DB CPU");
-        assert_close(&format!("{tier:?}: DB CPU, ns"), of_ledger, cpu, 0.01, 1e6);
+        let floor = match tier {
+            // From call to call passes time by the clock. What a hypervisor stole of it is made good when the session runs
+            // again, which it does not here. The kernel tells whole hundredths of a second.
+            ["--exact=calls"] => 1e6 + stolen.as_nanos() as f64 + 10e6,
+            _ => 1e6,
+        };
+        assert_close(&format!("{tier:?}: DB CPU, ns"), of_ledger, cpu, 0.01, floor);
         times_add_up(tier, found, elapsed);
         waits_are_counted(tier, found);
     }
