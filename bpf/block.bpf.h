@@ -14,6 +14,7 @@ struct dbt_request {
 	__u64 insert_ns; /* first inserted into the queue (on_block_insert); requests that find the device free are not */
 	__u64 issue_ns;  /* last issued to the device */
 	__u64 start_ns;  /* start of the process that submitted the first bio (on_block_queue) */
+	__u64 statement; /* that it executed */
 	__u32 pid;       /* that process */
 	__u32 device;    /* dev_t of the disk */
 	__u32 operation; /* enum dbt_operation */
@@ -26,6 +27,9 @@ struct dbt_request {
  * file. */
 static __always_inline void block_request_done(struct dbt_request *request, __u64 now);
 
+/* What the task executes that is running and submits a bio; 0 = not known. Defined by the including file, before. */
+static __always_inline __u64 statement_of_request(struct task_struct *task);
+
 /* By address of the struct request. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -37,6 +41,7 @@ struct {
 struct dbt_bio {
 	__u64 queue_ns;
 	__u64 start_ns;
+	__u64 statement;
 	__u32 pid;
 	__u32 pad;
 };
@@ -109,6 +114,7 @@ static __always_inline void describe(struct dbt_request *request, struct request
 	if (queued) {
 		request->queue_ns = queued->queue_ns;
 		request->start_ns = queued->start_ns;
+		request->statement = queued->statement;
 		request->pid = queued->pid;
 	}
 }
@@ -131,6 +137,7 @@ int BPF_PROG(on_block_queue, struct bio *bio)
 	struct dbt_bio queued = {
 		.queue_ns = bpf_ktime_get_ns(),
 		.start_ns = task->group_leader->start_time,
+		.statement = statement_of_request(task),
 		.pid = task->tgid,
 	};
 	__u64 key = (__u64)bio;

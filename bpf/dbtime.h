@@ -54,7 +54,7 @@ struct dbt_wait_source {
 	__u64 contexts;   /* SOURCE_POINTER: of a pointer to the list of what it is in: routines.bpf.h; 0 = not known */
 	__u16 routine_id;        /* in a function of PL/pgSQL, of its 32-bit id */
 	__u16 routine_statement; /* in the state of its execution, of the address of the statement it is at */
-	__u32 routine_pad;
+	__u32 gives_ids;         /* the database gives ids: of the texts that have none only those of utility statements stand for one */
 };
 
 /* The fingerprint of the text that a session had last. */
@@ -85,6 +85,11 @@ enum dbt_wait_mark {
 	WAIT_NO_NUMBER = 0x7ffffffe, /* in the lower bits of WAIT_NUMBERED: too large for one */
 	WAIT_NUMBERED = 0x80000000,  /* SOURCE_NUMBERS: it waits, in the event of the number in the other bits */
 	WAIT_NOT_READ = 0xffffffff,
+};
+
+/* In the place of a statement. */
+enum dbt_statement_mark {
+	STATEMENT_POOLED = 1, /* more came at a time than are told apart */
 };
 
 /* Which page, as PostgreSQL's BufferTag has it: tablespace, database, number of the relation's files (0 = no page), fork, block. */
@@ -383,7 +388,8 @@ struct dbt_begin {
 /* One cell of the histograms: latencies of one kind that fell into one bucket. What does not apply is 0. */
 struct dbt_latency_key {
 	__u64 start_ns; /* of the session's task: a pid alone is reused */
-	__u64 inode;    /* of the file that was read, and the device number of its file system; of a command its statement */
+	__u64 statement; /* that the session executed; 0 = not known */
+	__u64 inode;    /* of the file that was read, and the device number of its file system */
 	__u32 file_system;
 	__u32 pid;
 	__u32 name;   /* by kind: wait event, number of the system call, operation, pid of the waker */

@@ -52,6 +52,7 @@ struct dbt_call_histogram {
 
 /* The wait event that the session is in, from its first call on: waits.bpf.h. */
 struct dbt_open_wait {
+	__u64 statement; /* in which it began */
 	__u32 wait; /* 0 = none */
 	__u32 cell; /* of `sums` when it began */
 	__u32 flags;
@@ -88,6 +89,9 @@ struct dbt_account {
 	__u64 woken;     /* MODE_OFF: when it was woken, if it has been; with `waker` written by the waker's CPU */
 	__u32 waker;     /* pid of the task that woke it; 0 = an interrupt */
 	__u32 wanted;    /* the sampler wants the sums and could not copy them: the task is to send them itself */
+	__u64 scarce_since; /* begin of the second in which cells became scarce `scarce` times */
+	__u32 scarce;
+	__u32 pools;     /* too often: further statements are STATEMENT_POOLED until the second is over */
 	struct dbt_activity activity; /* when it was last read */
 	__u64 wait_pointer; /* SOURCE_POINTER: what it points to, once that is settled; 0 = not yet */
 	__u64 record;       /* the same of the record that says what it executes */
@@ -169,8 +173,8 @@ __noinline __u32 read_wait(struct dbt_account *account, __u32 is_settled)
 	return account->activity.wait;
 }
 
-/* Cell of a wait event in what is executed. The last one takes all for which there is no room, as not read. */
-__noinline __u32 cell_of(struct dbt_sums *sums, __u32 wait, __u32 session_state, __u64 statement)
+/* Cell of a wait event in what is executed, a new one if it is one of the first `room`; MAX_WAITS = there is none. */
+__noinline __u32 find_cell(struct dbt_sums *sums, __u32 wait, __u32 session_state, __u64 statement, __u32 room)
 {
 	struct dbt_activity *of;
 	__u32 i;
@@ -180,6 +184,8 @@ __noinline __u32 cell_of(struct dbt_sums *sums, __u32 wait, __u32 session_state,
 	for (i = 0; i < MAX_WAITS - 1; i++) {
 		of = &sums->waits[i].activity;
 		if (i >= sums->used) {
+			if (i >= room)
+				break;
 			sums->waits[i] = (struct dbt_wait_sums){
 				.activity = { .wait = wait, .session_state = session_state, .statement = statement },
 			};
@@ -189,15 +195,25 @@ __noinline __u32 cell_of(struct dbt_sums *sums, __u32 wait, __u32 session_state,
 		if (of->statement == statement && of->wait == wait && of->session_state == session_state)
 			return i;
 	}
+	return MAX_WAITS;
+}
+
+/* Cell of a wait event in what the session executed when that was last read. Where statements are pooled single ones have half of the
+ * cells. The last cell takes all for which there is no room, as not read. */
+static __always_inline __u32 own_cell_of(struct dbt_account *account, __u32 wait)
+{
+	struct dbt_activity *activity = &account->activity;
+	struct dbt_sums *sums = &account->sums;
+	bool pools = account->pools && activity->statement;
+	__u32 cell = find_cell(sums, wait, activity->session_state, activity->statement, pools ? MAX_WAITS / 2 : MAX_WAITS);
+
+	if (cell >= MAX_WAITS && pools)
+		cell = find_cell(sums, wait, activity->session_state, STATEMENT_POOLED, MAX_WAITS);
+	if (cell < MAX_WAITS)
+		return cell;
 	sums->waits[MAX_WAITS - 1].activity.wait = WAIT_NOT_READ;
 	sums->used = MAX_WAITS;
 	return MAX_WAITS - 1;
-}
-
-/* The same in what the session executed when that was last read. */
-static __always_inline __u32 own_cell_of(struct dbt_account *account, __u32 wait)
-{
-	return cell_of(&account->sums, wait, account->activity.session_state, account->activity.statement);
 }
 
 static __always_inline __u64 sums_size(struct dbt_sums *sums)
@@ -236,13 +252,28 @@ static __always_inline __u32 wait_in(struct dbt_account *account, __u32 cell)
 	return account->sums.waits[cell & (MAX_WAITS - 1)].activity.wait;
 }
 
-/* A function of its own, so that the key is on the stack only as long as it adds. `number`: as in add_known_latency(). */
-__noinline int latency_of(struct dbt_account *account, __u32 kind, __u32 *number, __u32 name, __u64 ns)
+static __always_inline __u64 statement_in(struct dbt_account *account, __u32 cell)
 {
-	struct dbt_latency_key key = { .kind = kind, .name = name };
+	return account->sums.waits[cell & (MAX_WAITS - 1)].activity.statement;
+}
 
-	if (!account || !number)
+/* What a latency is of: the name by its kind. */
+struct dbt_subject {
+	__u64 statement;
+	__u32 name;
+	__u32 kind; /* enum dbt_latency_kind */
+};
+
+/* A function of its own, so that the key is on the stack only as long as it adds. `number`: as in add_known_latency(). */
+__noinline int latency_of(struct dbt_account *account, __u32 *number, struct dbt_subject *of, __u64 ns)
+{
+	struct dbt_latency_key key = {};
+
+	if (!account || !number || !of)
 		return 0;
+	key.kind = of->kind;
+	key.name = of->name;
+	key.statement = of->statement;
 	key.start_ns = account->sums.totals.event.task.start_ns;
 	key.pid = account->sums.totals.event.task.pid;
 	add_known_latency(&account->histograms, number, &key, ns);
@@ -262,6 +293,7 @@ static __always_inline void settle_off(struct dbt_account *account, __u64 until,
 	__u64 off = until > account->since ? until - account->since : 0;
 	__s64 booked = account->owed_delay + (__s64)(run_delay - account->run_delay), delay = booked;
 	__u32 cell = account->off_cell & (MAX_WAITS - 1), state = account->off_state, nowhere = 0;
+	struct dbt_subject of = { statement_in(account, cell), wait_in(account, cell), LATENCY_WAIT };
 
 	if (state == EXACT_RUNNABLE || delay > (__s64)off)
 		delay = off;
@@ -276,13 +308,15 @@ static __always_inline void settle_off(struct dbt_account *account, __u64 until,
 		if (state != EXACT_RUNNABLE) {
 			count(account, cell, state);
 			if (!trace_calls)
-				latency_of(account, LATENCY_WAIT, &account->wait_histograms[cell], wait_in(account, cell), off);
-			if (trace_wakers && account->woken > account->since)
-				latency_of(account, LATENCY_WAKER, &nowhere, account->waker,
-					   account->woken - account->since);
+				latency_of(account, &account->wait_histograms[cell], &of, off);
+			if (trace_wakers && account->woken > account->since) {
+				of = (struct dbt_subject){ of.statement, account->waker, LATENCY_WAKER };
+				latency_of(account, &nowhere, &of, account->woken - account->since);
+			}
 		}
 		count(account, cell, EXACT_RUNNABLE);
-		latency_of(account, LATENCY_SCHED, &account->sched_histograms[cell], wait_in(account, cell), delay);
+		of = (struct dbt_subject){ of.statement, wait_in(account, cell), LATENCY_SCHED };
+		latency_of(account, &account->sched_histograms[cell], &of, delay);
 	}
 	account->since = until;
 	account->run_delay = run_delay;
@@ -417,6 +451,32 @@ static __always_inline void settle_switches(struct dbt_account *account, __u64 n
 
 #define ROOM 8 /* cells that may come into use between two looks at how many are left */
 
+/* Sums are sent so often in a second, by one session and by all, because their cells are scarce. More would fill the ring, and the last
+ * sums of sessions that end would find no room there: user space can take some 40,000 cells a second. */
+#define SCARCE_SECOND 1000000000ULL
+#define MAX_SCARCE 8
+#define MAX_SCARCE_OF_ALL 128
+
+__u64 scarce_second = 0; /* number of the second of `scarce_sent` */
+__u64 scarce_sent = 0;
+
+/* Sums were sent because cells are scarce: are further statements pooled? */
+static __always_inline __u32 are_too_many(struct dbt_account *account, __u64 now)
+{
+	__u64 second = now / SCARCE_SECOND;
+
+	if (now - account->scarce_since >= SCARCE_SECOND) {
+		account->scarce_since = now;
+		account->scarce = 0;
+	}
+	if (scarce_second != second) {
+		scarce_second = second;
+		scarce_sent = 0;
+	}
+	__sync_fetch_and_add(&scarce_sent, 1);
+	return ++account->scarce >= MAX_SCARCE || scarce_sent >= MAX_SCARCE_OF_ALL;
+}
+
 /* Sends the sums when the sampler wants them. And where statements are told apart there are more cells in the long run than
  * there is room for: when it becomes scarce all that was counted is sent, and counting begins anew. The account is settled
  * up to `now`, and is being written. */
@@ -428,7 +488,9 @@ __noinline int send_sums(struct dbt_account *account, __u64 now, __u64 on_cpu, _
 
 	if (!account)
 		return 0;
-	is_scarce = account->source.statement && account->sums.used >= MAX_WAITS - ROOM;
+	if (account->pools && now - account->scarce_since >= SCARCE_SECOND)
+		account->pools = 0;
+	is_scarce = account->source.statement && !account->pools && account->sums.used >= MAX_WAITS - ROOM;
 	if (!is_scarce && !account->wanted)
 		return 0;
 	totals = &account->sums.totals;
@@ -441,6 +503,7 @@ __noinline int send_sums(struct dbt_account *account, __u64 now, __u64 on_cpu, _
 	account->wanted = 0;
 	if (!is_scarce)
 		return 0;
+	account->pools = are_too_many(account, now);
 	/* A loop each turn of which the compiler sees: the whole at once would be a call of memset(), which there is not. */
 	for (i = 0; i < MAX_WAITS; i++) {
 		account->wait_histograms[i] = 0;
@@ -454,7 +517,7 @@ __noinline int send_sums(struct dbt_account *account, __u64 now, __u64 on_cpu, _
 	forget_cells(&account->command);
 	account->sums.used = 0;
 	account->sums.epoch++;
-	cell_of(&account->sums, 0, 0, 0);
+	find_cell(&account->sums, 0, 0, 0, MAX_WAITS);
 	return 0;
 }
 
@@ -477,7 +540,7 @@ static __always_inline void open_account(struct dbt_account *account, struct tas
 	account->switches = BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw);
 	account->sums.totals.event.task.pid = BPF_CORE_READ(task, pid);
 	account->sums.totals.event.task.start_ns = BPF_CORE_READ(task, start_time);
-	cell_of(&account->sums, 0, 0, 0);
+	find_cell(&account->sums, 0, 0, 0, MAX_WAITS);
 }
 
 /* In the task's own context. */

@@ -21,6 +21,13 @@ __u64 latency_epoch SEC(".data.epoch") = 0;
 /* Latencies for which there was no room. */
 __u64 latency_lost = 0;
 
+/* So many elements of a map may be of single statements: many different ones are not to take the room of all else. What comes then is
+ * STATEMENT_POOLED. Set before loading. */
+const volatile __u32 latency_statement_room = 0;
+/* Elements of the map that is filled, and of which epoch. Two CPUs that begin one at the same time are off by some. */
+__u64 latency_elements = 0;
+__u64 latency_elements_epoch = 0;
+
 #define LONGEST_LATENCY ((1ULL << 41) - 1)
 
 /* Buckets as those of crates/model/src/latency.rs: 64 to a power of two. */
@@ -47,13 +54,24 @@ static __always_inline __u16 latency_bucket(__u64 ns)
 static __always_inline void add_latency(struct dbt_latency_key *key, __u64 ns)
 {
 	struct dbt_latency first = { .count = 1, .sum_ns = ns, .max_ns = ns }, *latency;
-	void *map = latency_epoch & 1 ? (void *)&latency_odd : (void *)&latency_even;
+	__u64 epoch = latency_epoch;
+	void *map = epoch & 1 ? (void *)&latency_odd : (void *)&latency_even;
 
+	if (latency_elements_epoch != epoch) {
+		latency_elements_epoch = epoch;
+		latency_elements = 0;
+	}
 	key->bucket = latency_bucket(ns);
 	latency = bpf_map_lookup_elem(map, key);
+	if (!latency && key->statement && latency_elements >= latency_statement_room) {
+		key->statement = STATEMENT_POOLED;
+		latency = bpf_map_lookup_elem(map, key);
+	}
 	if (!latency) {
-		if (!bpf_map_update_elem(map, key, &first, BPF_NOEXIST))
+		if (!bpf_map_update_elem(map, key, &first, BPF_NOEXIST)) {
+			__sync_fetch_and_add(&latency_elements, 1);
 			return;
+		}
 		/* Full, or another CPU was first. */
 		latency = bpf_map_lookup_elem(map, key);
 		if (!latency) {

@@ -34,6 +34,7 @@ const volatile __u16 state_offset = 0;
 const volatile __u16 process_offset = 0;
 const volatile __u16 text_offset = 0;
 const volatile __u16 since_offset = 0;
+const volatile __u32 gives_ids = 0;
 
 /* Where the locks of pages are: as there. Set before loading. */
 const volatile __u64 page_locks = 0;
@@ -248,6 +249,7 @@ static __always_inline struct dbt_wait_source source_of_server(void)
 		.process_offset = process_offset,
 		.text_offset = text_offset,
 		.since_offset = since_offset,
+		.gives_ids = gives_ids,
 		.page_locks = page_locks,
 		.page_lock_count = page_lock_count,
 		.page_lock_step = page_lock_step,

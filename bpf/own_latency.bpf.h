@@ -22,6 +22,7 @@ struct {
 } free_histograms SEC(".maps");
 
 #define OWN_HISTOGRAMS 64 /* of a session; a power of two */
+#define OWN_OF_STATEMENTS 48 /* of these: a session of many statements keeps some for what it does in none */
 #define PROBES 4
 
 /* Which histograms a session has. */
@@ -31,12 +32,13 @@ struct dbt_own_histograms {
 		__u32 number; /* counted from 1; 0 = free */
 		__u32 pad;
 	} own[OWN_HISTOGRAMS];
+	__u64 of_statements; /* how many of them are of one statement */
 };
 
 static __always_inline bool same_key(struct dbt_latency_key *a, struct dbt_latency_key *b)
 {
-	return a->name == b->name && a->call == b->call && a->inode == b->inode && a->bytes == b->bytes &&
-	       a->kind == b->kind && a->source == b->source && a->device == b->device &&
+	return a->name == b->name && a->call == b->call && a->statement == b->statement && a->inode == b->inode &&
+	       a->bytes == b->bytes && a->kind == b->kind && a->source == b->source && a->device == b->device &&
 	       a->file_system == b->file_system;
 }
 
@@ -63,13 +65,15 @@ static __always_inline bool add_to_histogram(__u32 number, __u64 ns)
 static __always_inline __u32 add_own_latency(struct dbt_own_histograms *mine, struct dbt_latency_key *key, __u64 ns)
 {
 	__u32 place = (key->name ^ key->name >> 21) * 31 + key->call * 7 + key->kind * 13 + key->source * 3 +
-		      (__u32)key->inode * 5 + (key->bytes >> 9);
+		      (__u32)key->inode * 5 + (key->bytes >> 9) + (__u32)(key->statement >> 32);
 	struct dbt_histogram *histogram;
 	__u32 number, i;
 
 	for (i = 0; i < PROBES; i++, place++) {
 		place &= OWN_HISTOGRAMS - 1;
 		if (!mine->own[place].number) {
+			if (key->statement && mine->of_statements >= OWN_OF_STATEMENTS)
+				break;
 			if (bpf_map_pop_elem(&free_histograms, &number))
 				break;
 			histogram = bpf_map_lookup_elem(&histograms, &number);
@@ -77,6 +81,7 @@ static __always_inline __u32 add_own_latency(struct dbt_own_histograms *mine, st
 				break;
 			mine->own[place].key = *key;
 			mine->own[place].number = number + 1;
+			mine->of_statements += !!key->statement;
 			histogram->key = *key;
 		} else if (!same_key(&mine->own[place].key, key)) {
 			continue;

@@ -4,6 +4,14 @@
 #ifndef READS_BPF_H
 #define READS_BPF_H
 
+/* What the task that is running executes, as it said when it made the system call; 0 = not known. */
+static __always_inline __u64 statement_of_request(struct task_struct *task)
+{
+	struct dbt_account *account = bpf_task_storage_get(&accounts, task, 0, 0);
+
+	return account && account->status == ACCOUNT_OPEN && account->in_call ? statement_in(account, account->call_cell) : 0;
+}
+
 #include "block.bpf.h"
 
 #define S_IFMT 0170000
@@ -88,6 +96,7 @@ static __always_inline void block_request_done(struct dbt_request *request, __u6
 		.start_ns = request->start_ns,
 		.pid = request->pid,
 		.kind = LATENCY_BLOCK,
+		.statement = request->statement,
 		.name = request->operation,
 		.device = request->device,
 		.bytes = request->bytes,
@@ -144,6 +153,7 @@ static __always_inline void end_call(struct dbt_account *account, struct task_st
 		.pid = account->sums.totals.event.task.pid,
 		.kind = LATENCY_CALL,
 		.name = wait_in(account, account->call_cell),
+		.statement = statement_in(account, account->call_cell),
 		.call = account->call,
 	};
 	struct dbt_call_histogram *slot;

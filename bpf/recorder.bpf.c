@@ -36,6 +36,7 @@ struct dbt_enums {
 	enum dbt_size size;
 	enum dbt_source_kind source_kind;
 	enum dbt_wait_mark wait_mark;
+	enum dbt_statement_mark statement_mark;
 	enum dbt_lock_bits lock_bits;
 	enum dbt_event_kind event_kind;
 	enum dbt_sample_flag sample_flag;

@@ -202,7 +202,42 @@ static __always_inline bool other_fingerprint(struct task_struct *task, __u64 ad
 	return !reader->has_failed;
 }
 
-/* Where the database gives no ids: puts the fingerprint of the text in the place of the statement's id. `record`: what says what the
+/* True for the text of a utility statement. PostgreSQL gives the others an id as soon as it has parsed them; pg_stat_statements takes
+ * the id of a utility statement away when it is first executed (pgss_ProcessUtility), and one that was prepared has none from then on:
+ * `COMMIT` of a driver, above all. A text that begins with a comment is not looked at. */
+static __always_inline bool is_utility(struct task_struct *task, __u64 address)
+{
+	__u32 begin = 0;
+
+	if (read_memory(task, &begin, sizeof(begin), address))
+		return false;
+	begin |= 0x20202020; /* small letters */
+	switch (begin) {
+	case 0x656c6573: /* sele(ct), and so on */
+	case 0x65736e69: /* inse */
+	case 0x61647075: /* upda */
+	case 0x656c6564: /* dele */
+	case 0x6772656d: /* merg */
+	case 0x68746977: /* with */
+	case 0x756c6176: /* valu */
+	case 0x6c626174: /* tabl */
+		return false;
+	}
+	return (begin & 0xff) >= 'a' && (begin & 0xff) <= 'z';
+}
+
+/* The fingerprint that stands for an id; 0 where none does. False = the text cannot be read. */
+static __always_inline bool id_of_text(struct task_struct *task, struct dbt_wait_source *source, __u64 address, struct dbt_text *last,
+				       __u64 *hash, __u64 *fingerprint)
+{
+	if (source->gives_ids && !is_utility(task, address)) {
+		*fingerprint = 0;
+		return true;
+	}
+	return task ? other_fingerprint(task, address, fingerprint) : own_fingerprint_by_hash(address, last, hash, fingerprint);
+}
+
+/* Where the database gives no id: puts the fingerprint of the text in the place of the statement's id. `record`: what says what the
  * session executes; `text`: what is known of its text; `only_known`: the text itself is not read. */
 static __always_inline void name_by_record(struct task_struct *task, struct dbt_wait_source *source, __u64 record,
 					   struct dbt_text *text, struct dbt_activity *activity, bool only_known)
@@ -218,8 +253,7 @@ static __always_inline void name_by_record(struct task_struct *task, struct dbt_
 		/* The session may write another one meanwhile. */
 		if (only_known || read_memory(task, &before, sizeof(before), record) || before & 1 ||
 		    read_memory(task, &address, sizeof(address), record + source->text_offset) ||
-		    !(task ? other_fingerprint(task, address, &fingerprint) :
-			     own_fingerprint_by_hash(address, text, &hash, &fingerprint)) ||
+		    !id_of_text(task, source, address, text, &hash, &fingerprint) ||
 		    read_memory(task, &after, sizeof(after), record) || after != before)
 			return;
 		text->fingerprint = fingerprint;

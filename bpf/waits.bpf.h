@@ -63,6 +63,7 @@ __noinline int makes_several_calls(__u32 wait)
 /* Counts a wait, if a call was made in it. */
 __noinline int close_wait(struct dbt_account *account, struct dbt_open_wait *of)
 {
+	struct dbt_subject subject;
 	__u32 cell, nowhere = 0;
 	__u64 ns;
 
@@ -71,11 +72,12 @@ __noinline int close_wait(struct dbt_account *account, struct dbt_open_wait *of)
 	cell = of->cell & (MAX_WAITS - 1);
 	ns = of->end - of->begin;
 	if (of->wait && of->end > of->begin && !(of->flags & OPEN_UNSEEN)) {
-		/* A cell may have been given to another wait event meanwhile. */
-		if (wait_in(account, cell) == of->wait)
-			latency_of(account, LATENCY_WAIT, &account->wait_histograms[cell], of->wait, ns);
+		subject = (struct dbt_subject){ of->statement, of->wait, LATENCY_WAIT };
+		/* A cell may have been given to something else meanwhile. */
+		if (wait_in(account, cell) == of->wait && statement_in(account, cell) == of->statement)
+			latency_of(account, &account->wait_histograms[cell], &subject, ns);
 		else
-			latency_of(account, LATENCY_WAIT, &nowhere, of->wait, ns);
+			latency_of(account, &nowhere, &subject, ns);
 	}
 	of->wait = 0;
 	return 0;
@@ -103,7 +105,12 @@ static __always_inline void open_wait(struct dbt_account *account, __u32 wait, _
 		account->left_wait.wait = 0;
 		return;
 	}
-	account->open_wait = (struct dbt_open_wait){ .wait = wait, .cell = cell, .begin = now };
+	account->open_wait = (struct dbt_open_wait){
+		.statement = statement_in(account, cell),
+		.wait = wait,
+		.cell = cell,
+		.begin = now,
+	};
 }
 
 static __always_inline void forget_left_wait(struct dbt_account *account, __u64 now)

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::HangingDisk;
@@ -72,6 +73,18 @@ impl SlowDisk {
     /// When that has ended.
     pub fn slow_down(&self, pid: u32) {
         fs::write(self.group.join("cgroup.procs"), pid.to_string()).expect("it lives");
+    }
+
+    /// Whoever writes waits until that is on the disk.
+    ///
+    /// # Panics
+    /// When the kernel refuses.
+    pub fn write_through(&self) {
+        let status = Command::new("mount")
+            .args(["-o", "remount,sync"])
+            .arg(self.path())
+            .status();
+        assert!(status.is_ok_and(|status| status.success()), "it is mounted");
     }
 
     /// Its root.

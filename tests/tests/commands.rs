@@ -306,6 +306,46 @@ fn a_disk_that_is_slow_for_some_commits_is_named() {
 }
 
 #[test]
+fn temporary_files_of_some_commands_are_named() {
+    needs_recording!();
+    let Some(disk) = SlowDisk::mount(400, 2_000) else {
+        return;
+    };
+    let options = Options {
+        parent_dir: Some(disk.path()),
+        ..Options::default()
+    };
+    let options = options.set("compute_query_id", "on").set("autovacuum", "off");
+    let cluster = distribution().start(options);
+    let mut session = Session::connect(&cluster);
+    session.run("SET work_mem = '64kB'");
+    // Or they are written when nobody waits for it.
+    disk.write_through();
+    disk.slow_down(session.pid());
+    let sort = |rows: u32| {
+        format!(
+            "SELECT count(*) FROM (SELECT md5(n::text) m FROM generate_series(1, {rows}) n ORDER BY m OFFSET 0) s"
+        )
+    };
+    session.run(&sort(100));
+    let recorder = Recorder::server(&cluster, &[CALLS]);
+    for _ in 0..5 {
+        for _ in 0..59 {
+            session.run(&sort(100));
+        }
+        session.run(&sort(10_000));
+    }
+    let recorded = recorder.stop();
+    assert_cause(
+        &recorded,
+        "SELECT count(*) FROM (SELECT md5",
+        "temporary files (IO:BufFile…)",
+        20.0..2_000.0,
+    );
+    drop((session, cluster));
+}
+
+#[test]
 fn what_cannot_be_asked_of_commands_is_said() {
     needs_recording!();
     let cluster = server();

@@ -56,6 +56,7 @@ mod short_sessions;
 mod snap;
 mod stacks;
 mod statement_counts;
+mod statement_latencies;
 mod system_calls;
 mod throwaway;
 mod timeline;

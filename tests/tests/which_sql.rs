@@ -7,7 +7,7 @@ use std::time::Duration;
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{
     Recorded, Recorder, SampledSum, Server, Session, assert_between, assert_close, builds, dbtime,
-    distribution, needs_recording, number, sampling_error, say,
+    distribution, needs_recording, number, pgbench, sampling_error, say,
 };
 use serde_json::Value;
 
@@ -395,5 +395,85 @@ fn who_connects_has_no_part_in_what_the_session_in_its_place_executed() {
             assert_eq!(ids.len(), 1, "{name}: {statements:?}");
             assert!(of_others.is_empty(), "{name}: {of_others:?}");
         }
+    }
+}
+
+/// pg_stat_statements takes the id of a utility statement away when it is first executed; one that was prepared has none from then on.
+#[test]
+fn a_commit_that_was_prepared_has_its_text_in_every_version() {
+    needs_recording!();
+    let mut servers = builds(&[]);
+    servers.push(distribution());
+    for build in servers {
+        let options = Options::default()
+            .set("shared_preload_libraries", "pg_stat_statements")
+            .set("fsync", "on")
+            .set("autovacuum", "off");
+        let cluster = build.start(options);
+        cluster
+            .psql("CREATE EXTENSION pg_stat_statements")
+            .expect("the build comes with it");
+        pgbench::initialise(&cluster, 1);
+        let exact = Recorder::server(&cluster, &["--exact=calls"]);
+        let sampled = Recorder::server(&cluster, &[]);
+        let arguments = [
+            "--no-vacuum",
+            "--protocol=prepared",
+            "--client=2",
+            "--jobs=1",
+            "--time=4",
+        ];
+        pgbench::run(&cluster, &arguments);
+        let calls: f64 = cluster
+            .psql("SELECT sum(calls) FROM pg_stat_statements WHERE query ILIKE 'END%'")
+            .expect("it is there")
+            .trim()
+            .parse()
+            .expect("a number");
+        let (exact, sampled) = (exact.stop(), sampled.stop());
+        for recorded in [&exact, &sampled] {
+            let by_wait = recorded.json(&["--by", "query", "--wait", "IO:WALSync"]);
+            let all = number(&by_wait["db_time_ns"]);
+            let nameless: f64 = (by_wait["ledger"].as_array().expect("a ledger").iter())
+                .filter(|row| row["group"]["query"] == "[unknown]" && row["section"] == "db_time")
+                .map(|row| number(&row["total_ns"]))
+                .sum();
+            say(&format!(
+                "{}: {:.3} s of {:.3} s in no statement",
+                build.name,
+                nameless / 1e9,
+                all / 1e9
+            ));
+            assert!(all > 0.2e9, "commits wait: {by_wait:#}");
+            assert!(nameless < 0.01 * all, "{}: {by_wait:#}", build.name);
+            let statements = recorded.json(&[]);
+            let commit = (statements["statements"].as_array().expect("statements").iter())
+                .find(|of| of["text"] == "END;" && of["fingerprint"] == true);
+            assert!(commit.is_some(), "{}: {statements:#}", build.name);
+        }
+        // All commands of that text, by whichever id.
+        let commands = exact.json(&[
+            "--latency",
+            "--kind",
+            "command",
+            "--by",
+            "statement",
+            "--top",
+            "50",
+        ]);
+        let counted: f64 = (commands["latency"].as_array().expect("groups").iter())
+            .filter(|group| group["group"]["statement"] == "END;")
+            .map(|group| number(&group["count"]))
+            .sum();
+        say(&format!(
+            "{}: {counted} commits, {calls} by the server",
+            build.name
+        ));
+        // The server's first calls may come before the recorder has looked.
+        assert!(
+            (calls - 4.0..=calls + 4.0).contains(&counted),
+            "{}: {counted}, {calls}",
+            build.name
+        );
     }
 }

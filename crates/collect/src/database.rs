@@ -15,6 +15,7 @@ use crate::lock_requests::LockLook;
 use crate::postgres::statistics::ServerStatistics;
 use crate::postgres::{Connect, LockFunctions};
 use crate::session::Role;
+use crate::statements::StatementText;
 
 /// Where a session says what it is doing: addresses in its own memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub(crate) struct StatusRecord {
     pub(crate) whose: u16,
     /// Of the address of the text, whose fingerprint stands for an id that is 0; 0 = none does.
     pub(crate) text: u16,
+    /// The database gives ids: of the texts that have none only those of utility statements stand for one.
+    pub(crate) gives_ids: bool,
     /// Of the moment at which the statement with this text began, 64 bits.
     pub(crate) since: u16,
     /// Of the address of the text, of which the comment is told.
@@ -285,7 +288,7 @@ pub(crate) trait Database {
 
     /// The text of the statement that a session executes, as it may be recorded, if it is still this one. None when the database
     /// does not tell.
-    fn statement_text(&self, _pid: u32, _statement: u64, _texts: Texts) -> Option<String> {
+    fn statement_text(&self, _pid: u32, _statement: u64, _texts: Texts) -> Option<StatementText> {
         None
     }
 

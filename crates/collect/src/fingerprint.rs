@@ -15,6 +15,22 @@ pub(crate) fn fingerprint(text: &[u8]) -> u64 {
     unsafe { dbtime_fingerprint(text.as_ptr(), text.len() as u64) }
 }
 
+/// First letters of the statements that PostgreSQL plans. All others are utility statements.
+const PLANNED: [&[u8; 4]; 8] = [
+    b"sele", b"inse", b"upda", b"dele", b"merg", b"with", b"valu", b"tabl",
+];
+
+/// What stands for the id of a statement with this text that has none; 0 = nothing does: where the server gives ids, and it is no
+/// utility statement. `is_utility` of bpf/statement_text.bpf.h says why.
+pub(crate) fn id_of_text(text: &[u8], gives_ids: bool) -> u64 {
+    let begin = text.first_chunk::<4>().map(|begin| begin.map(|byte| byte | 0x20));
+    let is_utility = begin.is_some_and(|begin| begin[0].is_ascii_lowercase() && !PLANNED.contains(&&begin));
+    match text.is_empty() || gives_ids && !is_utility {
+        true => 0,
+        false => fingerprint(text),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

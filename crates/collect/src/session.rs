@@ -563,6 +563,11 @@ impl LiveSession {
         samples
     }
 
+    /// Up to when its time is accounted for (CLOCK_MONOTONIC); none: nothing has come of it yet.
+    pub(crate) fn accounted_ns(&self) -> Option<u64> {
+        self.account.as_ref().map(|account| account.last().now)
+    }
+
     /// Ends a session whose last totals never came: what is pending becomes rows, nothing is added. Returns the samples
     /// they rest on.
     pub(crate) fn abandon(&mut self, clock: Clock, rows: &mut Rows, pool: &mut Pool) -> u64 {

@@ -6,14 +6,18 @@ use std::time::{Duration, Instant};
 use dbtime_model::{Rows, StatementRow};
 
 use crate::allowance::Allowance;
-use crate::bpf::thread_cpu_ns;
+use crate::bpf::{dbt_statement_mark, thread_cpu_ns};
 
 /// Statements that are described; further ones have their id only.
 const MOST: usize = 100_000;
 /// Bytes of their texts.
 const MOST_TEXT: usize = 64 << 20;
+/// In place of statements of which more came at a time than are told apart: `STATEMENT_POOLED` of bpf/dbtime.h.
+pub(crate) const POOLED: u64 = dbt_statement_mark::STATEMENT_POOLED.0 as u64;
+const POOLED_TEXT: &str = "[many different statements at a time]";
 /// What to say when there are more.
 const TOO_MANY: &str = "more than 100000 statements: further ones are recorded by their ids, without text";
+const TOO_MANY_AT_A_TIME: &str = "so many different statements at a time that they were not told apart: some seconds have one statement that stands for the rest";
 /// CPU time of getting them, in seconds: at once, and in every second after that.
 const CPU_S: f64 = 1.0;
 const CPU_S_A_SECOND: f64 = 0.1;
@@ -32,8 +36,16 @@ pub(crate) struct Statements {
     /// A text did not find room.
     has_no_room: bool,
     is_full: bool,
-    /// That has been said.
-    is_told: bool,
+    /// What has not been said yet.
+    to_say: Vec<&'static str>,
+}
+
+/// The text of a statement.
+#[derive(Debug, Default)]
+pub(crate) struct StatementText {
+    pub(crate) text: String,
+    /// Its id is the fingerprint of it.
+    pub(crate) is_fingerprint: bool,
 }
 
 /// What is known of a statement.
@@ -55,7 +67,7 @@ impl Statements {
             cpu_s: Allowance::new(CPU_S, CPU_S_A_SECOND, now),
             has_no_room: false,
             is_full: false,
-            is_told: false,
+            to_say: Vec::new(),
         }
     }
 
@@ -65,15 +77,20 @@ impl Statements {
         id: u64,
         now: Instant,
         rows: &mut Rows,
-        text: impl FnOnce() -> Option<String>,
+        text: impl FnOnce() -> Option<StatementText>,
     ) {
         if id == 0 {
             return;
         }
         let is_new = !self.known.contains_key(&id);
         if is_new && self.known.len() >= MOST {
-            self.is_full = true;
+            if !std::mem::replace(&mut self.is_full, true) {
+                self.to_say.push(TOO_MANY);
+            }
             return;
+        }
+        if is_new && id == POOLED {
+            self.to_say.push(TOO_MANY_AT_A_TIME);
         }
         let known = self.known.entry(id).or_insert(Known::Id { tries: 0, next: now });
         let Known::Id { tries, next } = known else {
@@ -84,30 +101,37 @@ impl Statements {
             *tries += 1;
             *next = now + pause(*tries);
             let begin_ns = thread_cpu_ns();
-            found = text();
+            found = match id {
+                POOLED => Some(StatementText {
+                    text: POOLED_TEXT.to_string(),
+                    is_fingerprint: false,
+                }),
+                _ => text(),
+            };
             self.cpu_s
                 .use_up(thread_cpu_ns().saturating_sub(begin_ns) as f64 / 1e9);
             if found.is_some() {
                 *known = Known::Text;
             }
         }
-        let fits = |text: &String| self.text_bytes + text.len() <= MOST_TEXT;
-        self.has_no_room |= found.as_ref().is_some_and(|text| !fits(text));
+        let fits = |found: &StatementText| self.text_bytes + found.text.len() <= MOST_TEXT;
+        self.has_no_room |= found.as_ref().is_some_and(|found| !fits(found));
         let text = found.filter(fits);
         if is_new || text.is_some() {
-            let text = text.unwrap_or_default();
+            let StatementText { text, is_fingerprint } = text.unwrap_or_default();
             self.text_bytes += text.len();
             rows.statements.push(StatementRow {
                 id,
                 text,
+                is_fingerprint,
                 ..StatementRow::default()
             });
         }
     }
 
-    /// What is to be said once there are more statements than are described, once.
+    /// What is to be said of statements that find no room, each once.
     pub(crate) fn say_once(&mut self) -> Option<&'static str> {
-        (self.is_full && !std::mem::replace(&mut self.is_told, true)).then_some(TOO_MANY)
+        self.to_say.pop()
     }
 }
 
@@ -121,6 +145,13 @@ fn pause(tries: u32) -> Duration {
 mod tests {
     use super::*;
 
+    fn text(text: &str) -> Option<StatementText> {
+        Some(StatementText {
+            text: text.to_string(),
+            is_fingerprint: false,
+        })
+    }
+
     #[test]
     fn a_statement_is_described_at_once_and_again_with_its_text() {
         let now = Instant::now();
@@ -130,7 +161,7 @@ mod tests {
         // Another event of the same moment.
         statements.see(7, now + RETRY / 2, &mut rows, || panic!("it is asked too soon"));
         statements.see(7, now + RETRY, &mut rows, || None);
-        statements.see(7, now + 2 * RETRY, &mut rows, || Some("select ?".to_string()));
+        statements.see(7, now + 2 * RETRY, &mut rows, || text("select ?"));
         statements.see(7, now + 9 * RETRY, &mut rows, || panic!("it is known"));
         let texts: Vec<(u64, &str)> = rows.statements.iter().map(|row| (row.id, &*row.text)).collect();
         assert_eq!(texts, [(7, ""), (7, "select ?")]);
@@ -168,7 +199,7 @@ mod tests {
                 asked += 1;
                 let begin_ns = thread_cpu_ns();
                 while thread_cpu_ns() - begin_ns < 100_000_000 {}
-                Some("select ?".to_string())
+                text("select ?")
             });
             asked
         };
@@ -189,7 +220,7 @@ mod tests {
         for id in 1..=200 {
             statements.see(id, now, &mut rows, || {
                 asked += 1;
-                Some("x".repeat(1 << 20))
+                text(&"x".repeat(1 << 20))
             });
         }
         assert_eq!(asked, 65);

@@ -80,7 +80,8 @@ pub struct LatencyRow {
     /// See [`crate::latency::kind`].
     #[serde(deserialize_with = "crate::word::deserialize")]
     pub kind: Arc<str>,
-    /// Statement of a command, as in [`ActivityRow::statement`]; 0 = not known, or it does not apply. Since 1.6.
+    /// What the session executed, as in [`ActivityRow::statement`]; 0 = not known, or it does not apply. Of commands since 1.6, of what
+    /// `dbtime sched` measures since 1.16, of all others since 1.17.
     #[serde(default)]
     pub statement: u64,
     /// Name of the event: `class:event` of a wait (`CPU` = in none), system call, block operation (`read`, `write` …).
@@ -827,6 +828,9 @@ pub struct StatementRow {
     pub id: u64,
     /// Text; empty when not known.
     pub text: String,
+    /// The identity is dbtime's fingerprint of the text: the database gave it no id. Since 1.17.
+    #[serde(default)]
+    pub is_fingerprint: bool,
     /// Name in the database (Oracle: `sql_id`); empty when there is none.
     #[serde(default)]
     pub sql_id: String,

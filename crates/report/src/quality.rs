@@ -61,6 +61,8 @@ pub struct Quality {
     pub rows_dropped: u64,
     /// Time of sessions that was in them, nanoseconds.
     pub dropped_ns: u64,
+    /// Time of sessions up to their ends that is in no row, as the kernel's last numbers of them never came, nanoseconds.
+    pub missing_ns: u64,
     /// DB time in the period whose stacks are not in the recording, nanoseconds.
     pub missing_stacks_ns: u128,
     /// Sessions of which only activity was recorded.
@@ -215,6 +217,7 @@ impl LossCounters {
             sessions_not_recorded: told.sessions_not_recorded,
             rows_dropped: told.rows_dropped,
             dropped_ns: told.dropped_ns,
+            missing_ns: told.missing_ns,
             recorder_cpu_ns: meta.cost.cpu_ns,
             recorder_percent_of_one_cpu: percent(meta.cost.cpu_ns.into(), length_ns),
             problems: problems.into_iter().map(|problem| problem.0).collect(),

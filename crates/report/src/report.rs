@@ -333,7 +333,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
     let calibration = options.calibration.as_ref();
     let mut cost = calibration.and_then(|of| CostBuilder::new(of, source.meta()));
     if trace.is_some() || cost.is_some() || system_calls.is_some() {
-        let scan = scan_latency(source, &mut dimensions, &options.filter, |row, is_selected| {
+        let scan = scan_latency(source, &mut dimensions, &options.filter, |row, _, is_selected| {
             if is_selected {
                 trace.iter_mut().for_each(|trace| trace.add_latency(row));
                 cost.iter_mut().for_each(|cost| cost.add(row));
@@ -359,8 +359,8 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
     let waits_in_calls = waits_in_calls(source, &mut dimensions, &options.filter);
     let sched = source.meta().scheduling.as_ref().map(|facts| {
         let mut sched = SchedBuilder::new(options.longest_delays);
-        let scan = scan_latency(source, &mut dimensions, &options.filter, |row, is_selected| {
-            if is_selected && options.filter.takes_statement(row.statement) {
+        let scan = scan_latency(source, &mut dimensions, &options.filter, |row, _, is_selected| {
+            if is_selected {
                 sched.add_latency(row);
             }
         });

@@ -99,6 +99,19 @@ impl Scan {
         }
     }
 
+    /// There are events of these statements, with their time.
+    pub(crate) fn meet_statements(&mut self, statements: BTreeMap<u64, u128>) {
+        self.met.statements = statements;
+    }
+
+    /// [`check_statements`] of what was met.
+    ///
+    /// # Errors
+    /// There was nothing of one; says of which there was.
+    pub(crate) fn check_statements(&self, filter: &Filter) -> Result<(), ReportError> {
+        check_statements(filter, &self.met.statements)
+    }
+
     /// Checks that there was something by each name that the filter has. A name of which there is nothing is a typing error
     /// more often than not, and an empty answer would hide it.
     ///

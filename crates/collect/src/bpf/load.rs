@@ -37,8 +37,8 @@ const MAX_LATENCIES: u32 = 32_768;
 /// Statements, by how long they took (some 30 for each), of which commands are added up in a second; each costs the kernel about
 /// 1 KB, twice.
 const MAX_COMMANDS: u32 = 8_192;
-/// Histograms; each costs the kernel 9.6 KB.
-const MAX_HISTOGRAMS: u32 = 2_048;
+/// Histograms; each costs the kernel 9.6 KB. A busy session of a few statements has some 50.
+const MAX_HISTOGRAMS: u32 = 4_096;
 
 /// System calls that read from a file.
 const READS: [libc::c_long; 5] = [
@@ -316,6 +316,8 @@ impl Programs {
             constants.exact = exact;
             constants.text_seed = fastrand::u64(..);
             constants.trace_calls = calls;
+            constants.latency_statement_room = MAX_LATENCIES / 2;
+            constants.command_statement_room = MAX_COMMANDS / 2;
             constants.trace_wakers = wakers;
             constants.count_tasks = wanted.task_counts;
             constants.read_comments = wanted.comments;
@@ -659,6 +661,7 @@ pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
                 comment_offset: status.map_or(0, |record| record.comment),
                 most_text: status.map_or(0, |record| record.most_text),
                 whole_text: status.map_or(0, |record| record.whole_text),
+                gives_ids: status.map_or(0, |record| record.gives_ids.into()),
                 lock_count: locks.map_or(0, |locks| locks.count),
                 lock_list: locks.map_or(0, |locks| locks.list),
                 page_locks: pages.map_or(0, |pages| pages.first),
@@ -701,6 +704,7 @@ pub(super) fn source_from(source: &dbt_wait_source) -> WaitSource {
                 comment: source.comment_offset,
                 most_text: source.most_text,
                 whole_text: source.whole_text,
+                gives_ids: source.gives_ids != 0,
             }),
             locks: (source.lock_count != 0).then_some(LockList {
                 count: source.lock_count,

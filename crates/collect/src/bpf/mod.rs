@@ -42,7 +42,8 @@ pub(crate) use unwind::{CodeMapping, KernelTable, MAX_MAPPINGS, TABLES_AT_ONCE, 
 
 pub(crate) use recorder::types::{
     dbt_command_key as CommandKey, dbt_command_sums as CommandSums, dbt_latency as Latency,
-    dbt_latency_key as LatencyKey, dbt_size, dbt_unwind_kind, dbt_unwind_number, dbt_wait_mark,
+    dbt_latency_key as LatencyKey, dbt_size, dbt_statement_mark, dbt_unwind_kind, dbt_unwind_number,
+    dbt_wait_mark,
 };
 #[cfg(test)]
 pub(crate) use recorder::types::{dbt_sample as Sample, dbt_sample_flag, dbt_space as Space, dbt_unwind_end};

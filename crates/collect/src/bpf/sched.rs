@@ -229,6 +229,7 @@ fn source_to(source: WaitSource) -> dbt_wait_source {
         process_offset: whole.process_offset,
         text_offset: whole.text_offset,
         since_offset: whole.since_offset,
+        gives_ids: whole.gives_ids,
         ..dbt_wait_source::default()
     }
 }

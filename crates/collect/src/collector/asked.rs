@@ -7,6 +7,7 @@ use crate::CollectError;
 use crate::latencies::Latencies;
 use crate::postgres::statistics::Told;
 use crate::seconds::middle;
+use crate::statements::POOLED;
 
 impl Collector {
     /// Who ends a wait is known when it ends; who has the lock before that, by the database's own list.
@@ -44,6 +45,9 @@ impl Collector {
                 &mut self.rows,
             )?,
             _ => return Ok(()),
+        }
+        if self.rows.latency.iter().any(|row| row.statement == POOLED) {
+            self.see_statement(0, POOLED);
         }
         let left_out = self.latencies.as_ref().map_or(0, Latencies::files_left_out);
         if left_out > 0 && !self.told_of_files {

@@ -227,7 +227,7 @@ impl Collector {
         let mut left: Vec<LiveSession> = self.sessions.drain().map(|(_, session)| session).collect();
         left.sort_by_key(|session| session.slot);
         for session in &mut left {
-            self.quality.samples += session.abandon(self.clock, &mut self.rows, &mut self.pool);
+            self.abandon(session, end);
         }
         self.rows.sessions.append(&mut self.alike.take_rows(u64::MAX));
         self.quality.samples += self.pool.finish(&mut self.rows, &self.held_locks);

@@ -16,6 +16,8 @@ use crate::{CollectError, process};
 const LOOK_AT_DATABASE: Duration = Duration::from_millis(250);
 /// A session of which nothing is reported for this long is looked for.
 const UNREPORTED_NS: u64 = 3_000_000_000;
+/// Time of a session without numbers that is worth a word.
+const LEAST_MISSING_NS: u64 = 100_000_000;
 
 impl Collector {
     /// A child of the server's parent has begun.
@@ -95,11 +97,22 @@ impl Collector {
                 }
                 self.take_totals(&mut session, &end, unused);
             }
-            None => self.quality.samples += session.abandon(self.clock, &mut self.rows, &mut self.pool),
+            None => self.abandon(&mut session, monotonic_ns()),
         }
         self.forget(&session)?;
         self.note_end(session.pid);
         Ok(())
+    }
+
+    /// Closes the account of a session that ended at this moment, or before, with the last numbers that came of it.
+    pub(super) fn abandon(&mut self, session: &mut LiveSession, end_ns: u64) {
+        let until = session.accounted_ns().unwrap_or(end_ns);
+        let missing = end_ns.saturating_sub(until);
+        // The last numbers of those that live on are some milliseconds old.
+        if missing >= LEAST_MISSING_NS {
+            self.quality.missing_ns += missing;
+        }
+        self.quality.samples += session.abandon(self.clock, &mut self.rows, &mut self.pool);
     }
 
     /// Begins with a database: takes up the sessions that exist.

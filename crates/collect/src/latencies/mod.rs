@@ -194,7 +194,7 @@ impl Latencies {
             .map_or(SessionId(0), |&(id, _)| id);
         let row = |kind, name| RowKey {
             session,
-            statement: 0,
+            statement: key.statement,
             kind,
             name,
             device: Word::EMPTY,
@@ -237,10 +237,7 @@ impl Latencies {
                 }
                 rows
             }
-            latency_kind::COMMAND => vec![RowKey {
-                statement: key.inode,
-                ..row(words.of(kind::COMMAND), Word::EMPTY)
-            }],
+            latency_kind::COMMAND => vec![row(words.of(kind::COMMAND), Word::EMPTY)],
             latency_kind::READ_CPU => vec![self.read(key, wait(words, kind::READ_CPU), words)],
             latency_kind::READ_QUEUE => vec![self.read(key, wait(words, kind::READ_QUEUE), words)],
             latency_kind::READ_DEVICE => vec![self.read(key, wait(words, kind::READ_DEVICE), words)],

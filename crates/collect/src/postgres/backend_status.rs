@@ -8,8 +8,9 @@
 use super::query_ids::gives_query_ids;
 use crate::database::StatusRecord;
 use crate::executable::Executable;
-use crate::fingerprint::fingerprint;
+use crate::fingerprint::id_of_text;
 use crate::small_code::{Operand, operands_of};
+use crate::statements::StatementText;
 use crate::{memory, process};
 
 /// Where `st_query_id` lies in the layout that is known.
@@ -43,7 +44,8 @@ const MOST_TEXT: usize = 64 << 10;
 pub(super) struct BackendStatus {
     /// Address of `MyBEEntry`, the same in all processes.
     pointer: u64,
-    /// What has no id has the fingerprint of its text instead: the server gives none.
+    /// What has no id has the fingerprint of its text instead: the server gives none. Where it gives some, only utility statements
+    /// have (see [`id_of_text`]).
     pub(super) fingerprints: bool,
     /// Address of `debug_query_string`: of the pointer to the whole text of what a client has sent.
     whole_text: Option<u64>,
@@ -108,7 +110,8 @@ impl BackendStatus {
             process: PROCESS_ID as u16,
             kind: KIND as u16,
             whose: WHOSE as u16,
-            text: if self.fingerprints { ACTIVITY as u16 } else { 0 },
+            text: ACTIVITY as u16,
+            gives_ids: !self.fingerprints,
             since: SINCE as u16,
             comment: ACTIVITY as u16,
             most_text: self.most_shown,
@@ -118,7 +121,7 @@ impl BackendStatus {
 
     /// The text of what a session executes, as long as it is this statement. In its entry the server cuts it
     /// (`track_activity_query_size`); it is whole where the session has it for itself. Cut at [`MOST_TEXT`].
-    pub(super) fn text(self, pid: u32, statement: u64) -> Option<String> {
+    pub(super) fn text(self, pid: u32, statement: u64) -> Option<StatementText> {
         self.read(pid, |entry| {
             let (mut address, mut id) = ([0; 8], [0; 8]);
             memory::read(
@@ -127,23 +130,31 @@ impl BackendStatus {
             )
             .ok()?;
             let id = u64::from_ne_bytes(id);
-            if id != statement && !(id == 0 && self.fingerprints) {
+            if id != statement && id != 0 {
                 return None;
             }
             let shown = memory::read_text(pid, u64::from_ne_bytes(address), MOST_TEXT).ok()?;
-            if id == 0 && fingerprint(&shown) != statement {
+            if id == 0 && self.id_of_text(&shown) != statement {
                 return None;
             }
             let shown = text_of(&shown);
             let whole = || text_at(pid, memory::read_u64(pid, self.whole_text?).ok()?, MOST_TEXT);
             // A text may be cut inside a character.
             let is_whole_of_it = |whole: &String| whole.starts_with(shown.trim_end_matches('\u{FFFD}'));
-            match shown.len() < LEAST_CUT {
-                true => Some(shown),
-                false => whole().filter(is_whole_of_it).or(Some(shown)),
-            }
+            Some(StatementText {
+                text: match shown.len() < LEAST_CUT {
+                    true => shown,
+                    false => whole().filter(is_whole_of_it).unwrap_or(shown),
+                },
+                is_fingerprint: id == 0,
+            })
         })
-        .filter(|text| !text.is_empty())
+        .filter(|found| !found.text.is_empty())
+    }
+
+    /// What stands for the id of a statement with this text that has none; 0 = nothing does.
+    pub(super) fn id_of_text(self, text: &[u8]) -> u64 {
+        id_of_text(text, !self.fingerprints)
     }
 
     /// What a session's application calls itself; it may not. None as long as the session has not filled in its entry.

@@ -35,6 +35,7 @@ use crate::executable::Executable;
 use crate::held_locks::{LockName, RawLock};
 use crate::lock_requests::LockLook;
 use crate::session::Role;
+use crate::statements::StatementText;
 
 /// Why nothing is known of a server.
 const NOT_READ: &str = "the server's executable cannot be read";
@@ -345,11 +346,14 @@ impl Database for PostgresDatabase {
         }
     }
 
-    fn statement_text(&self, pid: u32, statement: u64, texts: Texts) -> Option<String> {
+    fn statement_text(&self, pid: u32, statement: u64, texts: Texts) -> Option<StatementText> {
         let status = self.status()?;
         match texts {
             Texts::None => None,
-            Texts::Normalized => status.text(pid, statement).map(|text| normalised(&text)),
+            Texts::Normalized => status.text(pid, statement).map(|found| StatementText {
+                text: normalised(&found.text),
+                ..found
+            }),
             Texts::Full => status.text(pid, statement),
         }
     }

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use dbtime_model::SessionState;
 
 use super::backend_status::{ACTIVITY, BackendStatus, CHANGE_COUNT, PROCESS_ID, QUERY_ID, SINCE, STATE};
-use crate::fingerprint::fingerprint;
 use crate::lock_requests::Executed;
 use crate::memory;
 
@@ -81,7 +80,7 @@ impl StatusEntries {
                     continue;
                 }
                 let statement = match u64::from_ne_bytes(entry.statement) {
-                    0 if status.fingerprints => self.fingerprint(postmaster, status, pid, &entry),
+                    0 => self.fingerprint(postmaster, status, pid, &entry),
                     statement => statement,
                 };
                 let session_state = state(u32::from_ne_bytes(entry.state));
@@ -97,7 +96,7 @@ impl StatusEntries {
         executed
     }
 
-    /// Of the text in an entry; 0 when there is none.
+    /// What stands for the id that an entry has not; 0 when nothing does.
     fn fingerprint(&mut self, postmaster: u32, status: BackendStatus, pid: u32, entry: &Entry) -> u64 {
         let since = u64::from_ne_bytes(entry.since);
         if let Some(&(known, statement)) = self.fingerprints.get(&pid)
@@ -107,10 +106,7 @@ impl StatusEntries {
         }
         let at = u64::from_ne_bytes(entry.text);
         let text = memory::read_text(postmaster, at, status.most_shown() as usize).unwrap_or_default();
-        let statement = match text.is_empty() {
-            true => 0,
-            false => fingerprint(&text),
-        };
+        let statement = status.id_of_text(&text);
         self.fingerprints.insert(pid, (since, statement));
         statement
     }

@@ -186,7 +186,7 @@ impl Task {
                     memory::read(self.pid, &mut parts).ok()?;
                     Some(Executing {
                         statement: match u64::from_ne_bytes(statement) {
-                            0 if record.text != 0 => self.fingerprint(field(record.text)?),
+                            0 if record.text != 0 => self.id_of_text(field(record.text)?, record.gives_ids),
                             id => id,
                         },
                         session_state: u32::from_ne_bytes(session_state),
@@ -221,11 +221,11 @@ impl Task {
         }
     }
 
-    /// Of the text whose address is there; 0 when it cannot be read.
-    fn fingerprint(&self, pointer: u64) -> u64 {
+    /// What stands for the id of a statement whose text's address is there; 0 when nothing does, or it cannot be read.
+    fn id_of_text(&self, pointer: u64, gives_ids: bool) -> u64 {
         memory::read_u64(self.pid, pointer)
             .and_then(|at| memory::read_text(self.pid, at, fingerprint::BYTES))
-            .map_or(0, |text| fingerprint::fingerprint(&text))
+            .map_or(0, |text| fingerprint::id_of_text(&text, gives_ids))
     }
 
     /// The kernel stack, leaf first; where it is not shown, the system call alone.

@@ -1,4 +1,4 @@
-//! Distributions of waits: one histogram for each event and number of blocks.
+//! Distributions of waits: one histogram for each event, number of blocks and statement.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ const PARTS: u64 = 8;
 const PART_BITS: u32 = PARTS.ilog2();
 
 /// Histograms that are kept before rows are made of them: bounds the memory of a trace with ever new events.
-const MAX_HISTOGRAMS: usize = 1_024;
+const MAX_HISTOGRAMS: usize = 8_192;
 
 /// All waits of a session since rows were made of them.
 #[derive(Debug, Default)]
 pub(super) struct Latencies {
-    /// Buckets by event and number of blocks.
-    histograms: Dense<(EventId, u64), Vec<Bucket>>,
+    /// Buckets by event, number of blocks and statement.
+    histograms: Dense<(EventId, u64, u64), Vec<Bucket>>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,10 +30,10 @@ struct Bucket {
 }
 
 impl Latencies {
-    /// Adds a wait.
+    /// Adds a wait. `statement`: 0 = not known.
     #[inline]
-    pub(super) fn add(&mut self, event: EventId, blocks: u64, us: u64) {
-        let buckets = self.histograms.get((event, blocks));
+    pub(super) fn add(&mut self, event: EventId, blocks: u64, statement: u64, us: u64) {
+        let buckets = self.histograms.get((event, blocks, statement));
         let bucket = bucket_of(us);
         if buckets.len() <= bucket {
             buckets.resize(bucket + 1, Bucket::default());
@@ -53,7 +53,7 @@ impl Latencies {
     /// Makes rows of them that stand in this second.
     pub(super) fn close(&mut self, second_us: i64, events: &Events, mut take: impl FnMut(LatencyRow)) {
         let kind: Arc<str> = kind::WAIT.into();
-        for ((event, blocks), buckets) in self.histograms.drain() {
+        for ((event, blocks, statement), buckets) in self.histograms.drain() {
             let wait = &events.get(event).wait;
             let name: Arc<str> = format!("{}:{}", wait.class, wait.event).into();
             for (bucket, counted) in (0..).zip(&buckets).filter(|(_, b)| b.count > 0) {
@@ -62,6 +62,7 @@ impl Latencies {
                     time: second_us,
                     session: SessionId::default(),
                     kind: Arc::clone(&kind),
+                    statement,
                     name: Arc::clone(&name),
                     blocks,
                     from_ns: from_us * 1_000,

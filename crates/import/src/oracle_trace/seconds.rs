@@ -221,11 +221,11 @@ impl Seconds {
         self.files.get((file, event)).add(us, blocks);
     }
 
-    /// Adds a wait to the latencies. `blocks`: of I/O on files of the database.
+    /// Adds a wait to the latencies. `statement`: 0 = not known. `io`: with blocks, on files of the database.
     #[inline]
-    pub(super) fn latency(&mut self, event: EventId, io: Option<(Direction, u64)>, us: u64) {
+    pub(super) fn latency(&mut self, event: EventId, statement: u64, io: Option<(Direction, u64)>, us: u64) {
         let blocks = io.map_or(0, |(_, blocks)| blocks);
-        self.latencies.add(event, blocks, us);
+        self.latencies.add(event, blocks, statement, us);
         let (count, moved) = match io {
             Some((Direction::Read, _)) => (&mut self.open.io.reads, &mut self.open.io.read_blocks),
             Some((Direction::Write, _)) => (&mut self.open.io.writes, &mut self.open.io.written_blocks),

@@ -299,7 +299,8 @@ impl TracedSession {
         let mut place = *cursor.places.wait(wait.event);
         let second = self.second(wait.ela, out);
         second.wait(wait.event, statement, wait.ela, &mut place);
-        second.latency(wait.event, io, wait.ela);
+        let known = if assumed_cursor.is_none() { statement } else { 0 };
+        second.latency(wait.event, known, io, wait.ela);
         if event.has_object {
             if let Some(object) = at.object {
                 second.object(object, wait.event, wait.ela, blocks);

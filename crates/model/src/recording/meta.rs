@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of the tables and of `meta.json`. A reader takes any minor version of its own major version.
-pub const SCHEMA_VERSION: &str = "1.16";
+pub const SCHEMA_VERSION: &str = "1.17";
 
 /// Contents of `meta.json`. Fields that a reader does not know are ignored, so minor versions may add some.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -234,6 +234,9 @@ pub struct Quality {
     pub rows_dropped: u64,
     /// Time of sessions that was in them, nanoseconds.
     pub dropped_ns: u64,
+    /// Time of sessions up to their ends of which the kernel's last numbers never came: it is in no row. Nanoseconds. Since 1.17.
+    #[serde(default)]
+    pub missing_ns: u64,
 }
 
 impl Quality {
@@ -264,6 +267,7 @@ impl Quality {
             sessions_not_recorded: both(|q| q.sessions_not_recorded),
             rows_dropped: both(|q| q.rows_dropped),
             dropped_ns: both(|q| q.dropped_ns),
+            missing_ns: both(|q| q.missing_ns),
         }
     }
 

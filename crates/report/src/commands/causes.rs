@@ -17,6 +17,8 @@ pub enum Cause {
     Cpu,
     /// In this wait event.
     Wait(Wait),
+    /// In a wait event of files for what finds no room in memory: sorts, hashes, materialised rows.
+    TemporaryFiles,
     /// Off CPU, and not waiting in the eyes of the database.
     OffCpu,
     /// Not known.
@@ -29,6 +31,7 @@ impl fmt::Display for Cause {
             Cause::RunQueue => f.write_str("waiting for a CPU"),
             Cause::Cpu => f.write_str("on CPU"),
             Cause::Wait(wait) => wait.fmt(f),
+            Cause::TemporaryFiles => f.write_str("temporary files (IO:BufFile…)"),
             Cause::OffCpu => f.write_str("off CPU in no wait event"),
             Cause::Unknown => f.write_str("not known"),
         }
@@ -40,11 +43,22 @@ impl Cause {
         match (wait.kind(), state.group()) {
             (_, Some(StateGroup::RunQueue)) => Cause::RunQueue,
             (WaitKind::Unknown, _) | (_, None) => Cause::Unknown,
+            (WaitKind::Event, _) if is_of_temporary_files(wait) => Cause::TemporaryFiles,
             (WaitKind::Event, _) => Cause::Wait(wait.clone()),
             (WaitKind::None, Some(StateGroup::OnCpu)) => Cause::Cpu,
             (WaitKind::None, Some(StateGroup::Blocked)) => Cause::OffCpu,
         }
     }
+}
+
+/// PostgreSQL writes such a file, and reads it again: one cause. `BufFileRead`, `BufFileTruncate`, `BufFileWrite` up to 16, since then
+/// `BuffileRead` and so on.
+fn is_of_temporary_files(wait: &Wait) -> bool {
+    wait.class == "IO"
+        && wait
+            .event
+            .get(..7)
+            .is_some_and(|begin| begin.eq_ignore_ascii_case("buffile"))
 }
 
 /// Time of a cause in two ranges, nanoseconds per command.

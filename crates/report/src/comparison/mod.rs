@@ -149,7 +149,7 @@ pub fn compare(recordings: &[ToCompare], options: &ComparisonOptions) -> Result<
             filter,
         } = recording;
         let mut dimensions = load(source, filter)?;
-        let scan = scan(source, &mut dimensions, filter, |row, is_selected| {
+        let scan = scan(source, &mut dimensions, filter, |row, _, is_selected| {
             recorded.see(row, &wanted);
             if !is_selected || row.count == 0 || !wanted.takes(&row.kind, &row.name) {
                 return;

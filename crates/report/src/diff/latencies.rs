@@ -7,6 +7,7 @@ use super::noise::{Measure, test};
 use super::side::{Side, is_foreground};
 use super::{DiffOptions, Per};
 use crate::histogram::Histogram;
+use crate::latency::has_statements;
 use crate::load::Source;
 
 /// Quantiles that are compared, beside the mean.
@@ -26,6 +27,10 @@ pub(super) fn compare(
     options: &DiffOptions,
     per: &Per,
 ) -> Vec<LatencyChange> {
+    let chooses = options.filters.iter().any(|filter| !filter.statements.is_empty());
+    if chooses && !sources.iter().all(|source| has_statements(source.meta())) {
+        return Vec::new();
+    }
     let [good, bad] = [0, 1].map(|n| load(sources[n], &mut sides[n], options, n));
     let names: BTreeSet<&(String, String)> = good.keys().chain(bad.keys()).collect();
     let empty = [&sides[0], &sides[1]].map(|side| vec![Histogram::default(); side.slices().count()]);
@@ -113,13 +118,14 @@ fn load(
     let filter = &options.filters[n];
     let slices = side.slices();
     let mut found: BTreeMap<(String, String), Slices> = BTreeMap::new();
-    // Latencies have no state and no statement; those of a wait are chosen by kind and name, which a filter of times does not name.
-    if !filter.waits.is_empty() || !filter.states.is_empty() || !filter.statements.is_empty() {
+    // Latencies have no state; those of a wait are chosen by kind and name, which a filter of times does not name.
+    if !filter.waits.is_empty() || !filter.states.is_empty() {
         return found;
     }
     let dimensions = &mut side.dimensions;
     let problems = source.latency(|row| {
-        if filter.takes_time(row.time) && is_foreground(row.session, dimensions, filter) {
+        let is_chosen = filter.takes_time(row.time) && filter.takes_statement(row.statement);
+        if is_chosen && is_foreground(row.session, dimensions, filter) {
             let all = found
                 .entry((row.kind.to_string(), row.name.to_string()))
                 .or_insert_with(|| vec![Histogram::default(); slices.count()]);

@@ -67,7 +67,7 @@ pub(super) fn pack(
         .map(|session| (session.id, session.clone()))
         .collect();
     let mut not_described = Dimensions::default();
-    scan(source, dimensions, filter, |row, is_selected| {
+    scan(source, dimensions, filter, |row, _, is_selected| {
         if !kinds.contains(&*row.kind) {
             kinds.insert(row.kind.to_string());
         }

@@ -32,7 +32,7 @@ use file::Segments;
 /// What a report about reads is about.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IoOptions {
-    /// Period and sessions.
+    /// Period, sessions and statements.
     pub filter: Filter,
     /// Files, and sizes, to show one by one.
     pub top: usize,
@@ -132,7 +132,7 @@ pub fn io(source: &Source, options: &IoOptions) -> Result<IoReport, ReportError>
     let mut device = DeviceReadsBuilder::default();
     let mut guess = Guess::new(options.thresholds_us);
     let mut cpu = ReadCpuBuilder::default();
-    let latency = scan_latency(source, &mut dimensions, &options.filter, |row, is_selected| {
+    let latency = scan_latency(source, &mut dimensions, &options.filter, |row, _, is_selected| {
         has_reads |= *row.kind == *kind::READ;
         if !is_selected {
             return;
@@ -158,6 +158,7 @@ pub fn io(source: &Source, options: &IoOptions) -> Result<IoReport, ReportError>
     let activity = scan(source, &mut dimensions, &options.filter, |activity| {
         cpu.add_activity(activity)
     });
+    activity.check_statements(&options.filter)?;
     let cpu = cpu.finish(options.top, &dimensions);
     let by_file = ReadGroups::of(by_file, options.top);
     let mut problems: Vec<String> = Vec::new();

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use dbtime_model::{LatencyRow, SessionId};
+use dbtime_model::{LatencyRow, Session, SessionId};
 
 use crate::dimensions::Dimensions;
-use crate::group::moment;
+use crate::group::{Dimension, NOT_KNOWN, moment, nameless, query_id, statement_name};
 
 /// Something by which events can be told apart; the words of `--by` with `--latency`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,11 +31,13 @@ pub enum LatencyDimension {
     Relation,
     /// `second`: second in which they ended, UTC.
     Second,
+    /// One that times have, too: what is known of the session, or the statement that it executed.
+    Of(Dimension),
 }
 
 impl LatencyDimension {
     /// Every dimension, in the order of the documentation.
-    pub const ALL: [LatencyDimension; 10] = [
+    pub const ALL: [LatencyDimension; 24] = [
         LatencyDimension::Name,
         LatencyDimension::Kind,
         LatencyDimension::Device,
@@ -46,6 +48,20 @@ impl LatencyDimension {
         LatencyDimension::File,
         LatencyDimension::Relation,
         LatencyDimension::Second,
+        LatencyDimension::Of(Dimension::Statement),
+        LatencyDimension::Of(Dimension::Query),
+        LatencyDimension::Of(Dimension::SqlId),
+        LatencyDimension::Of(Dimension::User),
+        LatencyDimension::Of(Dimension::Database),
+        LatencyDimension::Of(Dimension::BackendType),
+        LatencyDimension::Of(Dimension::Client),
+        LatencyDimension::Of(Dimension::Program),
+        LatencyDimension::Of(Dimension::Application),
+        LatencyDimension::Of(Dimension::Service),
+        LatencyDimension::Of(Dimension::Module),
+        LatencyDimension::Of(Dimension::Action),
+        LatencyDimension::Of(Dimension::ClientId),
+        LatencyDimension::Of(Dimension::Sid),
     ];
 
     /// The word used on the command line and in JSON.
@@ -61,6 +77,7 @@ impl LatencyDimension {
             LatencyDimension::File => "file",
             LatencyDimension::Relation => "relation",
             LatencyDimension::Second => "second",
+            LatencyDimension::Of(dimension) => dimension.as_str(),
         }
     }
 }
@@ -98,6 +115,9 @@ enum Value {
     Bytes(u64),
     Blocks(u64),
     Second(i64),
+    Statement(u64),
+    Query(u64),
+    SqlId(u64),
 }
 
 /// Values of the dimensions that events are grouped by.
@@ -105,8 +125,8 @@ enum Value {
 pub(super) struct LatencyKey(Vec<Value>);
 
 impl LatencyKey {
-    /// The group to which a row belongs.
-    pub(super) fn of(by: &[LatencyDimension], row: &LatencyRow) -> LatencyKey {
+    /// The group to which a row belongs. `session`: none = it is of none.
+    pub(super) fn of(by: &[LatencyDimension], row: &LatencyRow, session: Option<&Session>) -> LatencyKey {
         let value = |dimension: &LatencyDimension| match dimension {
             LatencyDimension::Name => Value::Text(row.name.to_string()),
             LatencyDimension::Kind => Value::Text(row.kind.to_string()),
@@ -118,6 +138,13 @@ impl LatencyKey {
             LatencyDimension::File => Value::Text(row.file.to_string()),
             LatencyDimension::Relation => Value::Text(row.relation.to_string()),
             LatencyDimension::Second => Value::Second(row.time),
+            LatencyDimension::Of(Dimension::Statement) => Value::Statement(row.statement),
+            LatencyDimension::Of(Dimension::Query) => Value::Query(row.statement),
+            LatencyDimension::Of(Dimension::SqlId) => Value::SqlId(row.statement),
+            LatencyDimension::Of(fact) => {
+                let known = session.and_then(|session| fact.of_session(session));
+                Value::Text(known.unwrap_or_default().to_string())
+            }
         };
         LatencyKey(by.iter().map(value).collect())
     }
@@ -137,12 +164,19 @@ impl LatencyKey {
             Value::Text(text) => text.clone(),
             Value::Session(SessionId::RECORDER) => "[none]".to_string(),
             Value::Session(id) => match dimensions.session(*id).pid {
-                0 => "[unknown]".to_string(),
+                0 => NOT_KNOWN.to_string(),
                 pid => pid.to_string(),
             },
             Value::Bytes(bytes) => bytes_label(*bytes),
             Value::Blocks(blocks) => blocks_label(*blocks),
             Value::Second(us) => moment(*us),
+            Value::Query(0) => NOT_KNOWN.to_string(),
+            Value::Query(id) => query_id(*id),
+            Value::Statement(id) => match dimensions.statement(*id) {
+                Some(text) => text.to_string(),
+                None => nameless(*id),
+            },
+            Value::SqlId(id) => statement_name(*id, dimensions.sql_id(*id), dimensions.hash_value(*id)),
         };
         self.0.iter().map(label).collect()
     }
@@ -179,8 +213,8 @@ mod tests {
             assert_eq!(dimension.to_string().parse(), Ok(dimension));
         }
         assert_eq!("wait".parse(), Ok(LatencyDimension::Name));
-        let error = "user".parse::<LatencyDimension>().expect_err("no dimension");
-        assert!(error.contains("'user'") && error.contains("io_size"), "{error}");
+        let error = "state".parse::<LatencyDimension>().expect_err("no dimension");
+        assert!(error.contains("'state'") && error.contains("io_size"), "{error}");
     }
 
     #[test]

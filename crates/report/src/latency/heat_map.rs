@@ -105,7 +105,7 @@ pub fn heat_map(source: &Source, options: &LatencyOptions) -> Result<HeatMap, Re
     let mut grid = Grid::default();
     let mut names = BTreeSet::new();
     let mut total = Histogram::default();
-    let scan = scan(source, &mut dimensions, &options.filter, |row, is_selected| {
+    let scan = scan(source, &mut dimensions, &options.filter, |row, _, is_selected| {
         if !is_selected || row.count == 0 || !only.takes(&row.kind, &row.name) {
             return;
         }
@@ -120,6 +120,7 @@ pub fn heat_map(source: &Source, options: &LatencyOptions) -> Result<HeatMap, Re
         };
         grid.add(row.time, row_of(middle((row.from_ns, row.to_ns))), cell);
     });
+    scan.check_statements(&options.filter)?;
     grid.cover(scan.period);
     let first = grid.columns.map_or(0, |(first, _)| first);
     let columns = grid.columns.map_or(0, |(first, last)| last - first + 1);
@@ -159,7 +160,7 @@ fn choose(
 ) -> Result<String, ReportError> {
     let mut recorded = Recorded::default();
     // What cannot be read is named by the pass that counts.
-    scan(source, dimensions, &Filter::default(), |row, _| {
+    scan(source, dimensions, &Filter::default(), |row, _, _| {
         recorded.see(row, options)
     });
     options.check(&recorded)?;

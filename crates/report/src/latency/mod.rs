@@ -84,12 +84,8 @@ pub(crate) enum WaitUnit {
 
 impl WaitUnit {
     pub(crate) fn of(meta: &Meta) -> WaitUnit {
-        let minor = meta
-            .schema
-            .split_once('.')
-            .and_then(|(_, minor)| minor.parse::<u32>().ok());
         match meta.collector.tier.as_str() {
-            "exact-calls" if minor.is_some_and(|minor| minor < 4) => WaitUnit::Call,
+            "exact-calls" if is_before(meta, 4) => WaitUnit::Call,
             "exact" if meta.files.is_empty() => WaitUnit::Stay,
             _ => WaitUnit::Wait,
         }
@@ -104,6 +100,23 @@ impl WaitUnit {
         }
     }
 }
+
+/// True for a recording that was written before this minor version of the schema.
+fn is_before(meta: &Meta, minor: u32) -> bool {
+    let of_meta = meta
+        .schema
+        .split_once('.')
+        .and_then(|(_, of)| of.parse::<u32>().ok());
+    of_meta.is_some_and(|of| of < minor)
+}
+
+/// True where what a session executed is known of each event, and not of commands only.
+pub(crate) fn has_statements(meta: &Meta) -> bool {
+    meta.scheduling.is_some() || !is_before(meta, 17)
+}
+
+/// What to say where statements were chosen of a recording in which only commands have one.
+const NO_STATEMENTS: &str = "only the commands of this recording have a query: an older dbtime recorded it, which wrote none to other events";
 
 /// What the events of a kind are called, many at once; reads and writes by the name of the event.
 pub(crate) fn kind_noun(kind: &str, name: &str) -> &'static str {
@@ -126,7 +139,7 @@ pub(crate) fn kind_noun(kind: &str, name: &str) -> &'static str {
 /// Which latencies, and how they are grouped.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatencyOptions {
-    /// Period and sessions. Waits and states do not apply: an event has a name and no state.
+    /// Period, sessions and statements. Waits and states do not apply: an event has a name and no state.
     pub filter: Filter,
     /// Kinds (see [`kind`]); empty = all that were recorded.
     pub kinds: Vec<String>,
@@ -278,18 +291,24 @@ pub fn latency(source: &Source, options: &LatencyOptions) -> Result<LatencyRepor
     let mut dimensions = load(source, &options.filter)?;
     let mut recorded = Recorded::default();
     let mut groups: HashMap<String, HashMap<LatencyKey, Histogram>> = HashMap::new();
-    let scan = scan(source, &mut dimensions, &options.filter, |row, is_selected| {
-        recorded.see(row, options);
-        if is_selected && options.takes(&row.kind, &row.name) {
-            groups
-                .entry(row.kind.to_string())
-                .or_default()
-                .entry(LatencyKey::of(&options.by, row))
-                .or_default()
-                .add(row.from_ns, row.to_ns, row.count, row.sum_ns, row.max_ns);
-        }
-    });
+    let scan = scan(
+        source,
+        &mut dimensions,
+        &options.filter,
+        |row, session, is_selected| {
+            recorded.see(row, options);
+            if is_selected && options.takes(&row.kind, &row.name) {
+                groups
+                    .entry(row.kind.to_string())
+                    .or_default()
+                    .entry(LatencyKey::of(&options.by, row, session))
+                    .or_default()
+                    .add(row.from_ns, row.to_ns, row.count, row.sum_ns, row.max_ns);
+            }
+        },
+    );
     options.check(&recorded)?;
+    scan.check_statements(&options.filter)?;
     let mut kinds: Vec<KindLatencies> = groups
         .into_iter()
         .map(|(kind, groups)| {

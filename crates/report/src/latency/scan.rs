@@ -1,41 +1,59 @@
 //! One pass over the latencies.
 
+use std::collections::BTreeMap;
+
 use dbtime_model::latency::kind;
 use dbtime_model::recording::Problem;
-use dbtime_model::{LatencyRow, SessionId};
+use dbtime_model::{LatencyRow, Session, SessionId};
 
+use super::{NO_STATEMENTS, has_statements};
 use crate::dimensions::Dimensions;
 use crate::filter::Filter;
 use crate::group::query_id;
 use crate::load::Source;
 use crate::scan::{Scan, finish};
 
-/// Hands on every row of latency that is of events, and whether period and session are those of the filter.
+/// Hands on every row of latency that is of events, its session if it is of one, and whether period, session and statement are those of
+/// the filter.
 pub(crate) fn scan(
     source: &Source,
     dimensions: &mut Dimensions,
     filter: &Filter,
-    mut take: impl FnMut(&LatencyRow, bool),
+    mut take: impl FnMut(&LatencyRow, Option<&Session>, bool),
 ) -> Scan {
     let mut seconds: Option<(i64, i64)> = None;
-    let problems: Vec<Problem> = source.latency(|row| {
+    let mut statements: BTreeMap<u64, u128> = BTreeMap::new();
+    let mut problems: Vec<Problem> = source.latency(|row| {
         // What the time of commands went to: no events, see `crate::commands`.
         if *row.kind == *kind::COMMAND_WHOLE || *row.kind == *kind::COMMAND_PART {
             return;
         }
         let (first, last) = seconds.unwrap_or((row.time, row.time));
         seconds = Some((first.min(row.time), last.max(row.time)));
-        let of_session = filter.takes_all_sessions()
-            || (row.session != SessionId::RECORDER && filter.takes_session(dimensions.session(row.session)));
-        let is_selected = of_session && filter.takes_time(row.time);
+        let session = match row.session {
+            SessionId::RECORDER => None,
+            id => Some(dimensions.session(id)),
+        };
+        let of_session =
+            filter.takes_all_sessions() || session.is_some_and(|session| filter.takes_session(session));
+        let is_chosen = of_session && filter.takes_time(row.time);
+        if is_chosen && !filter.statements.is_empty() {
+            *statements.entry(row.statement).or_default() += u128::from(row.sum_ns);
+        }
+        let is_selected = is_chosen && filter.takes_statement(row.statement);
         if *row.kind == *kind::COMMAND {
             let named = LatencyRow {
                 name: query_id(row.statement).into(),
                 ..row.clone()
             };
-            return take(&named, is_selected);
+            return take(&named, session, is_selected);
         }
-        take(row, is_selected);
+        take(row, session, is_selected);
     });
-    finish(source.meta(), filter, seconds, problems)
+    if !filter.statements.is_empty() && !has_statements(source.meta()) {
+        problems.push(Problem(NO_STATEMENTS.to_string()));
+    }
+    let mut scan = finish(source.meta(), filter, seconds, problems);
+    scan.meet_statements(statements);
+    scan
 }

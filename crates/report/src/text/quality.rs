@@ -94,6 +94,12 @@ pub(super) fn render(report: &Report, page: &mut Page) {
             amounts.with_unit(quality.dropped_ns.into())
         ));
     }
+    if quality.missing_ns > 0 {
+        page.paragraph(&format!(
+            "  sessions' time that is missing, up to their ends, because the kernel's last numbers of them were lost: {}",
+            amounts.with_unit(quality.missing_ns.into())
+        ));
+    }
     let stacks = quality.stacks;
     let percents = [stacks.complete, stacks.truncated, stacks.broken].map(|count| stacks.percent(count));
     if let [Some(complete), Some(truncated), Some(broken)] = percents {

@@ -199,12 +199,16 @@ fn check(flags: &ReportArguments) -> Result<(), Usage> {
         return wrong("--columns is for --latches");
     }
     let chosen = &flags.selection;
-    let cuts_times = !chosen.wait.is_empty() || !chosen.state.is_empty() || !chosen.query.is_empty();
+    let cuts_waits = !chosen.wait.is_empty() || !chosen.state.is_empty();
+    let cuts_times = cuts_waits || !chosen.query.is_empty();
     if cuts_times && !flags.what_if.is_empty() {
         return wrong("--what-if needs all time of the clients: --wait, --state and --query leave some out");
     }
-    if cuts_times && (flags.latency || flags.io || flags.compare || flags.switches) {
-        return wrong("--wait, --state and --query select times; select single events with --name");
+    if cuts_waits && (flags.latency || flags.io || flags.compare || flags.switches) {
+        return wrong("--wait and --state select times; select single events with --name");
+    }
+    if !chosen.query.is_empty() && flags.compare {
+        return wrong("--compare is of whole recordings: --query chooses a part of one");
     }
     Ok(())
 }
