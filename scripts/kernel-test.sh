@@ -42,13 +42,15 @@ echo "SCHED EXIT \$?"
 echo "LATCH BEGIN"
 $repository/target/debug/dbtime latch --exact --postgres /mnt/data -d 5 --format json
 echo "LATCH EXIT \$?"
+# At a terminal, which this is, whoever takes long says so: not in the middle of JSON.
+report() { $repository/target/debug/dbtime report "\$@" --format json 2>/mnt/said || cat /mnt/said; }
 echo "JSON BEGIN"
-$repository/target/debug/dbtime report /mnt/r.dbt --format json
+report /mnt/r.dbt
 echo "JSON END"
-$repository/target/debug/dbtime report /mnt/r.dbt --snapshot --format json
+report /mnt/r.dbt --snapshot
 echo "SNAPSHOT END"
 for level in switch calls; do
-    $repository/target/debug/dbtime report /mnt/\$level.dbt --format json
+    report /mnt/\$level.dbt
     echo "EXACT END"
 done
 INSIDE
