@@ -3,15 +3,17 @@
 //!
 //! `MyBEEntry` points to the entry. Where in it the query id lies is told by the code of `pgstat_get_my_query_id`, which is exported
 //! and does nothing but return it; in PostgreSQL 14 to 18 that is the same place on 64-bit machines, and with it all that lies
-//! before it. A server with another layout is refused, and so is one whose entries name other processes.
+//! before it. A server with another layout is refused, and so is one whose entries do not say what is known of its processes
+//! (status_check.rs).
 
 use super::query_ids::gives_query_ids;
+use super::status_check::check;
 use crate::database::StatusRecord;
 use crate::executable::Executable;
 use crate::fingerprint::id_of_text;
+use crate::memory;
 use crate::small_code::{Operand, operands_of};
 use crate::statements::StatementText;
-use crate::{memory, process};
 
 /// Where `st_query_id` lies in the layout that is known.
 pub(super) const QUERY_ID: u64 = 424;
@@ -25,15 +27,15 @@ const KIND: u64 = 8;
 /// several texts has the fingerprint of the first.
 pub(super) const SINCE: u64 = 32;
 /// `st_databaseid` and, behind it, `st_userid`.
-const WHOSE: u64 = 48;
+pub(super) const WHOSE: u64 = 48;
 /// `st_state`: a 32-bit number.
 pub(super) const STATE: u64 = 232;
 /// `st_activity_raw`: address of the text.
 pub(super) const ACTIVITY: u64 = 248;
 /// `st_appname`: address of the name.
-const APPLICATION: u64 = 240;
+pub(super) const APPLICATION: u64 = 240;
 /// Bytes of a name: NAMEDATALEN.
-const MOST_NAME: usize = 64;
+pub(super) const MOST_NAME: usize = 64;
 /// The least that `track_activity_query_size` can be, less the zero: shorter texts are whole.
 const LEAST_CUT: usize = 99;
 /// Bytes of a text that are read at most.
@@ -51,6 +53,8 @@ pub(super) struct BackendStatus {
     whole_text: Option<u64>,
     /// Bytes of a text in an entry at most: `track_activity_query_size` less the zero.
     most_shown: u32,
+    /// Processes whose entries say what is known of them.
+    pub(super) checked: u32,
 }
 
 impl BackendStatus {
@@ -64,7 +68,8 @@ impl BackendStatus {
         processes: &[u32],
     ) -> Result<BackendStatus, &'static str> {
         let operands = operands_of(executable, "pgstat_get_my_query_id");
-        let status = match operands.as_deref() {
+        let text_bytes;
+        let mut status = match operands.as_deref() {
             Some(
                 &[
                     Operand::Static { address, bytes: 8 },
@@ -78,27 +83,24 @@ impl BackendStatus {
                     .symbols(["debug_query_string", "pgstat_track_activity_query_size"])
                     .unwrap_or_default();
                 let size = size.and_then(|size| memory::read_u32(postmaster, size.address).ok());
+                text_bytes = size;
                 BackendStatus {
                     pointer: address,
                     fingerprints: gives_query_ids(postmaster, executable) == Some(false),
                     whole_text: whole.map(|symbol| symbol.address),
                     // Where that is not known any longer one may have been cut.
                     most_shown: size.map_or(LEAST_CUT as u32, |size| size.saturating_sub(1)),
+                    checked: 0,
                 }
             }
             Some(_) => return Err("this build of the server keeps them in an unknown place"),
             None => return Err("the server's code does not show where they are"),
         };
-        let is_other = |&pid: &u32| {
-            let entry = status.entry(pid)?;
-            let named = memory::read_u32(pid, entry + PROCESS_ID).ok()?;
-            // An entry is filled in a moment after it is taken.
-            (named != 0).then_some(named != process::innermost_pid(pid)?)
-        };
-        match processes.iter().filter_map(is_other).any(|is_other| is_other) {
-            true => Err("the server's entries name other processes"),
-            false => Ok(status),
-        }
+        let entries = processes
+            .iter()
+            .filter_map(|&pid| Some((pid, status.entry(pid)?)));
+        status.checked = check(executable, entries, text_bytes)?;
+        Ok(status)
     }
 
     /// Where it is read what a session executes.

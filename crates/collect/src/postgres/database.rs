@@ -253,6 +253,7 @@ impl Database for PostgresDatabase {
                 .map(|standby| standby.data_directory().to_string_lossy().into_owned())
                 .collect(),
             statement_ids: self.statement_ids().to_string(),
+            entries_checked: self.status().map_or(0, |status| status.checked),
             held_locks: self.server_locks().is_some(),
             // The collector knows whether it has been looked at.
             locks: false,

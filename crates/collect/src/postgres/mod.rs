@@ -21,6 +21,7 @@ pub(crate) mod server;
 mod standby;
 mod statement_counts;
 pub(crate) mod statistics;
+mod status_check;
 mod status_entries;
 pub(crate) mod title;
 pub(crate) mod titles;

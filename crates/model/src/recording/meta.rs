@@ -79,6 +79,10 @@ pub struct DatabaseMeta {
     /// What the ids of statements are: the server's own (`query_id`), or dbtime's number of the text where that gives none
     /// (`fingerprint`); empty = not known, and then the server's own: before 1.9 there were no others. Since 1.9.
     pub statement_ids: String,
+    /// Processes whose entries, in which the server says what each executes, were found to say of them what is known otherwise: process,
+    /// database, state, where texts lie. 0 = none could be looked at, or what they execute is not recorded. Since 1.17.
+    #[serde(default)]
+    pub entries_checked: u32,
     /// Samples tell which internal locks a session has ([`crate::HeldLockRow`]). Since 1.10.
     pub held_locks: bool,
     /// The server's lock table was looked at ([`crate::LockRow`]). Since 1.13.

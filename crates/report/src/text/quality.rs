@@ -32,6 +32,12 @@ pub(super) fn render(report: &Report, page: &mut Page) {
             amounts.with_unit(quality.pooled_ns),
         ));
     }
+    if report.meta.database.entries_checked > 0 {
+        page.paragraph(&format!(
+            "  what sessions execute was read where {} processes of the server had it: of each, the process, database, state and texts found there were its own",
+            report.meta.database.entries_checked
+        ));
+    }
     let counts = [
         (
             quality.torn_stacks,
