@@ -6,7 +6,8 @@ use std::os::unix::fs::FileExt;
 
 use crate::process;
 
-/// Bytes of a text that are read at a time: the rest of a buffer is not touched, reading it might allocate it.
+/// Bytes of a text that are read at a time, up to a multiple of them: the rest of a buffer is not touched, reading it might allocate
+/// it, and what lies behind the text on another page need not be there.
 const PIECE: usize = 512;
 
 /// Fills all parts, each from an address of the process, in one system call as far as the kernel offers it.
@@ -60,9 +61,9 @@ pub(crate) fn read(pid: u32, parts: &mut [(u64, &mut [u8])]) -> io::Result<()> {
 pub(crate) fn read_text(pid: u32, address: u64, most: usize) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     while text.len() < most {
-        let mut piece = [0; PIECE];
-        let piece = &mut piece[..PIECE.min(most)];
         let at = address.saturating_add(text.len() as u64);
+        let mut piece = [0; PIECE];
+        let piece = &mut piece[..(PIECE - at as usize % PIECE).min(most)];
         read(pid, &mut [(at, &mut *piece)])?;
         let end = memchr::memchr(0, piece);
         text.extend(&piece[..end.unwrap_or(piece.len())]);
@@ -114,5 +115,30 @@ mod tests {
         assert_eq!((u32::from_ne_bytes(first), u32::from_ne_bytes(second)), (a, b));
         let error = read(own, &mut [(address(&a), &mut first), (16, &mut second)]).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EFAULT));
+    }
+
+    #[test]
+    fn a_text_may_end_where_the_memory_does() {
+        const PAGE: usize = 4096;
+        let text = b"the end\0";
+        // SAFETY: two new pages of this process's own, of which the second is given back at once and the first is used within its bounds.
+        let begin = unsafe {
+            let pages = libc::mmap(
+                std::ptr::null_mut(),
+                2 * PAGE,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            assert_ne!(pages, libc::MAP_FAILED);
+            assert_eq!(libc::munmap(pages.byte_add(PAGE), PAGE), 0);
+            let begin = pages.byte_add(PAGE - text.len());
+            begin.cast::<[u8; 8]>().write(*text);
+            begin as u64
+        };
+        let read = |most| read_text(std::process::id(), begin, most).unwrap();
+        assert_eq!(read(PAGE), b"the end");
+        assert_eq!(read(3), b"the");
     }
 }

@@ -102,7 +102,12 @@ impl Collector {
                     .map_err(or_without_programs)?,
             ),
             None => {
-                let (engine, not_known) = ProcEngine::start(options.rate_hz, options.task_counts, clock)?;
+                let (engine, not_known) = ProcEngine::start(
+                    options.rate_hz,
+                    options.task_counts,
+                    options.texts != Texts::None,
+                    clock,
+                )?;
                 reasons.extend(not_known);
                 Box::new(engine)
             }

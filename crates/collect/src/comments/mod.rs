@@ -2,13 +2,14 @@
 //! every request, so there is a bound: of what is beyond it the route, controller, action and application are known, and beyond
 //! another bound nothing.
 
+mod ends;
 mod parse;
 
 use std::collections::{HashSet, VecDeque};
 
 use dbtime_model::{CommentRow, Rows, comment};
 
-pub(crate) use parse::Ends;
+pub(crate) use ends::Ends;
 use parse::{Said, parse};
 
 /// Comments with a trace that are described, and bytes of their values.

@@ -7,19 +7,12 @@
 
 use dbtime_model::CommentRow;
 
+use super::ends::{Ends, is_blank};
+
 /// Bytes of a value that are kept at most: longer ones are left out, a part of one would be another one.
 const MOST_VALUE: usize = 256;
 /// Comments at the begin of a text of which one may be it.
 const MOST_AT_BEGIN: usize = 4;
-
-/// The begin and the end of a text, which may be all of it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Ends<'a> {
-    pub(crate) begin: &'a [u8],
-    pub(crate) end: &'a [u8],
-    /// There is nothing between the two: both are the whole text.
-    pub(crate) is_whole: bool,
-}
 
 /// What the comments of a text say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,16 +61,15 @@ fn at_end(text: &[u8]) -> Option<Option<CommentRow>> {
 
 /// Without blanks and semicolons around it.
 fn trimmed(mut text: &[u8]) -> &[u8] {
-    let is_blank = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b';' | 0x0b);
     while let Some(rest) = text
         .split_last()
-        .and_then(|(last, rest)| is_blank(last).then_some(rest))
+        .and_then(|(last, rest)| is_blank(*last).then_some(rest))
     {
         text = rest;
     }
     while let Some(rest) = text
         .split_first()
-        .and_then(|(first, rest)| is_blank(first).then_some(rest))
+        .and_then(|(first, rest)| is_blank(*first).then_some(rest))
     {
         text = rest;
     }

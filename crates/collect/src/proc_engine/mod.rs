@@ -7,6 +7,7 @@
 //! queue, nobody says which: its row stands for both, and the kernel's totals say how much time each has. Its wait event is
 //! read twice and must not have changed.
 
+mod comment;
 mod task;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -25,6 +26,7 @@ use crate::database::{WaitSource, WaitTraits};
 use crate::engine::Engine;
 use crate::rhythm::{Rhythm, Standstill};
 use crate::session::Unused;
+use comment::ROOM;
 use task::Task;
 
 /// Events that may wait to be taken; beyond that they are lost, and counted.
@@ -61,16 +63,18 @@ pub(crate) struct ProcEngine {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     task_counts: bool,
+    comments: bool,
 }
 
 impl ProcEngine {
-    /// Starts the thread. The second value says what is not known this way.
+    /// Starts the thread. `comments`: those of statements are read. The second value says what is not known this way.
     ///
     /// # Errors
     /// No thread can be started.
     pub(crate) fn start(
         rate_hz: u32,
         task_counts: bool,
+        comments: bool,
         clock: Clock,
     ) -> Result<(ProcEngine, Vec<String>), CollectError> {
         let shared = Arc::new(Shared::default());
@@ -126,6 +130,7 @@ impl ProcEngine {
             first: VecDeque::new(),
             shared,
             task_counts,
+            comments,
             thread: Some(thread),
         };
         Ok((engine, reasons))
@@ -155,7 +160,7 @@ impl Engine for ProcEngine {
         _space: u32,
     ) -> Result<(), CollectError> {
         // Gone already: the collector misses it by itself.
-        if let Some(mut task) = Task::open(pid, source) {
+        if let Some(mut task) = Task::open(pid, source, self.comments) {
             if self.task_counts {
                 self.first.extend(task.counts());
             }
@@ -294,7 +299,7 @@ impl Thread {
     }
 
     fn pass(&mut self, totals: bool) {
-        let (events, shared) = (&self.events, &self.shared);
+        let (events, shared, mut room) = (&self.events, &self.shared, ROOM);
         let send = |event| match events.try_send(event) {
             Err(TrySendError::Full(_)) => {
                 shared.lost.fetch_add(1, Ordering::Relaxed);
@@ -302,13 +307,11 @@ impl Thread {
             Ok(()) | Err(TrySendError::Disconnected(_)) => {}
         };
         self.tasks.retain(|_, task| {
-            if !task.look() {
+            if !task.look(&mut room) {
                 send(task.totals(true));
                 return false;
             }
-            if let Some(sample) = task.take_sample() {
-                send(Event::Sample(sample));
-            }
+            task.take_seen().for_each(send);
             if totals {
                 if self.task_counts {
                     task.counts().into_iter().for_each(send);

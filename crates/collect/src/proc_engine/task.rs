@@ -7,9 +7,11 @@ use std::os::unix::fs::FileExt;
 use dbtime_model::{Frame, State};
 use syscalls::Sysno;
 
+use super::comment::Shown;
 use crate::bpf::{Event, Listed, SampleEvent};
 use crate::clock::monotonic_ns;
-use crate::database::{Executing, NO_NUMBER, NUMBERED, WaitSource};
+use crate::comments::Ends;
+use crate::database::{Executing, NO_NUMBER, NUMBERED, StatusRecord, WaitSource};
 use crate::{fingerprint, memory, process, task_counts};
 
 /// Files are read with one call each; a kernel stack has 64 frames of less than 100 bytes.
@@ -23,10 +25,26 @@ struct SchedStat {
     slices: u64,
 }
 
+/// What a session says of itself, as it was read.
+#[derive(Debug, Clone, Copy, Default)]
+struct Said {
+    /// None = it could not be read.
+    wait: Option<u32>,
+    executing: Executing,
+    /// None = it could not be read.
+    shown: Option<Shown>,
+}
+
 /// See the module.
 pub(super) struct Task {
     pid: u32,
     source: WaitSource,
+    /// Comments of its statements are wanted.
+    comments: bool,
+    /// When the statement began whose text was read last, and what its samples say of its comment.
+    known_comment: (u64, u64),
+    /// What is to be told before the sample.
+    comment: Option<Event>,
     schedstat: File,
     stat: File,
     stack: Option<File>,
@@ -43,11 +61,14 @@ pub(super) struct Task {
 
 impl Task {
     /// None when there is no such task.
-    pub(super) fn open(pid: u32, source: WaitSource) -> Option<Task> {
+    pub(super) fn open(pid: u32, source: WaitSource, comments: bool) -> Option<Task> {
         let open = |name| File::open(process::path(pid, name)).ok();
         let mut task = Task {
             pid,
             source,
+            comments,
+            known_comment: (0, 0),
+            comment: None,
             schedstat: open("schedstat")?,
             stat: open("stat")?,
             stack: open("stack"),
@@ -66,9 +87,9 @@ impl Task {
         Some(task)
     }
 
-    /// Looks at the task; false when it has ended.
-    pub(super) fn look(&mut self) -> bool {
-        self.sample = None;
+    /// Looks at the task; false when it has ended. `room`: bytes of texts that may still be read.
+    pub(super) fn look(&mut self, room: &mut usize) -> bool {
+        (self.sample, self.comment) = (None, None);
         let Ok(before) = self.read_schedstat() else {
             return false;
         };
@@ -87,32 +108,41 @@ impl Task {
             'Z' | 'X' | 'x' => return false,
             _ => Listed::Off(State::Unknown),
         };
-        let (wait, executing) = self.read_wait();
+        let said = self.read_wait();
         let kernel_names = match listed {
             Listed::Ready => Vec::new(),
             Listed::Off(_) => self.read_stack(),
         };
-        let has_changed = match listed {
-            Listed::Ready => self.read_wait() != (wait, executing),
-            Listed::Off(_) => self.read_schedstat().ok() != Some(before),
+        let (has_changed, shown) = match listed {
+            Listed::Ready => {
+                let again = self.read_wait();
+                let has_changed = (again.wait, again.executing) != (said.wait, said.executing);
+                // It may be in another execution of the same statement.
+                (has_changed, said.shown.filter(|_| again.shown == said.shown))
+            }
+            Listed::Off(_) => (self.read_schedstat().ok() != Some(before), said.shown),
         };
         if has_changed {
             self.torn += 1;
-        } else {
-            self.sample = Some(SampleEvent {
-                pid: self.pid,
-                wait,
-                executing,
-                listed: Some(listed),
-                kernel_names,
-                ..SampleEvent::default()
-            });
+            return true;
         }
+        self.sample = Some(SampleEvent {
+            pid: self.pid,
+            wait: said.wait,
+            executing: said.executing,
+            // Last, so that what takes long makes no row one that is torn.
+            comment: self.comment_of(shown, room),
+            listed: Some(listed),
+            kernel_names,
+            ..SampleEvent::default()
+        });
         true
     }
 
-    pub(super) fn take_sample(&mut self) -> Option<SampleEvent> {
-        self.sample.take()
+    /// What was seen by the last look: the text with the comment of a sample, if it was not told before, and the sample.
+    pub(super) fn take_seen(&mut self) -> impl Iterator<Item = Event> {
+        let sample = self.sample.take().map(Event::Sample);
+        self.comment.take().into_iter().chain(sample)
     }
 
     /// The kernel's totals as of the last look.
@@ -167,32 +197,28 @@ impl Task {
         parsed().ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Wait event (none = it could not be read), and what it executes.
-    fn read_wait(&self) -> (Option<u32>, Executing) {
+    fn read_wait(&self) -> Said {
+        let without_text = Said {
+            shown: Some(Shown::default()),
+            ..Said::default()
+        };
         match self.source {
-            WaitSource::None => (Some(0), Executing::default()),
+            WaitSource::None => Said {
+                wait: Some(0),
+                ..without_text
+            },
             WaitSource::Pointer { event, status, .. } => {
                 let wait = memory::read_u64(self.pid, event).and_then(|at| memory::read_u32(self.pid, at));
-                let executing = status.and_then(|record| {
-                    let at = memory::read_u64(self.pid, record.pointer)
-                        .ok()
-                        .filter(|at| *at != 0)?;
-                    let field = |offset: u16| at.checked_add(u64::from(offset));
-                    let (mut statement, mut session_state) = ([0; 8], [0; 4]);
-                    let mut parts: [(u64, &mut [u8]); 2] = [
-                        (field(record.statement)?, &mut statement),
-                        (field(record.session_state)?, &mut session_state),
-                    ];
-                    memory::read(self.pid, &mut parts).ok()?;
-                    Some(Executing {
-                        statement: match u64::from_ne_bytes(statement) {
-                            0 if record.text != 0 => self.id_of_text(field(record.text)?, record.gives_ids),
-                            id => id,
-                        },
-                        session_state: u32::from_ne_bytes(session_state),
-                    })
-                });
-                (wait.ok(), executing.unwrap_or_default())
+                let record = match status {
+                    Some(places) => self.read_record(&places),
+                    None => Some(Default::default()),
+                };
+                let (executing, shown) = record.unzip();
+                Said {
+                    wait: wait.ok(),
+                    executing: executing.unwrap_or_default(),
+                    shown,
+                }
             }
             WaitSource::Numbers {
                 event,
@@ -205,20 +231,85 @@ impl Task {
                     parts.push((statement, &mut hash));
                 }
                 if memory::read(self.pid, &mut parts).is_err() {
-                    return (None, Executing::default());
+                    return without_text;
                 }
                 let wait = if i32::from_ne_bytes(time) > 0 {
                     0
                 } else {
                     NUMBERED | u32::from_ne_bytes(number).min(NO_NUMBER)
                 };
-                let executing = Executing {
-                    statement: u32::from_ne_bytes(hash).into(),
-                    session_state: 0,
-                };
-                (Some(wait), executing)
+                Said {
+                    wait: Some(wait),
+                    executing: Executing {
+                        statement: u32::from_ne_bytes(hash).into(),
+                        session_state: 0,
+                    },
+                    ..without_text
+                }
             }
         }
+    }
+
+    /// What it executes, and of which execution it shows the text. None = it could not be read.
+    fn read_record(&self, places: &StatusRecord) -> Option<(Executing, Shown)> {
+        let record = memory::read_u64(self.pid, places.pointer).ok()?;
+        if record == 0 {
+            return Some(Default::default());
+        }
+        let field = |offset: u16| record.checked_add(u64::from(offset));
+        let (mut statement, mut session_state, mut since) = ([0; 8], [0; 4], [0; 8]);
+        let mut parts: [(u64, &mut [u8]); 3] = [
+            (field(places.statement)?, &mut statement),
+            (field(places.session_state)?, &mut session_state),
+            (field(places.since)?, &mut since),
+        ];
+        memory::read(self.pid, &mut parts).ok()?;
+        let executing = Executing {
+            statement: match u64::from_ne_bytes(statement) {
+                0 if places.text != 0 => self.id_of_text(field(places.text)?, places.gives_ids),
+                id => id,
+            },
+            session_state: u32::from_ne_bytes(session_state),
+        };
+        let since = match self.comments && executing.session_state != 0 {
+            true => u64::from_ne_bytes(since),
+            false => 0,
+        };
+        Some((executing, Shown { record, since }))
+    }
+
+    /// What a sample says of the comment ([`SampleEvent::comment`]) of a text that is shown.
+    fn comment_of(&mut self, shown: Option<Shown>, room: &mut usize) -> Option<u64> {
+        let shown = shown?;
+        let WaitSource::Pointer {
+            status: Some(places), ..
+        } = self.source
+        else {
+            return Some(0);
+        };
+        if shown.since == 0 {
+            return Some(0);
+        }
+        if self.known_comment.0 == shown.since {
+            return Some(self.known_comment.1);
+        }
+        let text = shown.text(self.pid, &places, room)?;
+        self.comment = Ends::with_comment(&text).map(|ends| Event::Comment {
+            pid: self.pid,
+            since: shown.since,
+            begin: match ends.is_whole {
+                true => Vec::new(),
+                false => ends.begin.to_vec(),
+            },
+            end: ends.end.to_vec(),
+            is_whole: ends.is_whole,
+        });
+        let comment = match self.comment {
+            Some(_) => shown.since,
+            None => 0,
+        };
+        self.known_comment = (shown.since, comment);
+        Some(comment)
     }
 
     /// What stands for the id of a statement whose text's address is there; 0 when nothing does, or it cannot be read.
@@ -308,12 +399,17 @@ mod tests {
     fn a_task_that_sleeps_is_seen_whole_and_one_that_has_ended_no_longer() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(300));
-        let mut task = Task::open(child.id(), WaitSource::None).unwrap();
-        assert!(task.look());
-        let sample = task.take_sample().unwrap();
+        let mut task = Task::open(child.id(), WaitSource::None, true).unwrap();
+        let mut room = 0;
+        assert!(task.look(&mut room));
+        let seen: Vec<Event> = task.take_seen().collect();
+        let [Event::Sample(sample)] = &*seen else {
+            panic!("{seen:?}");
+        };
         assert_eq!(sample.listed, Some(Listed::Off(State::Sleep)));
+        assert_eq!(sample.comment, Some(0));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(!task.look());
+        assert!(!task.look(&mut room));
     }
 }
