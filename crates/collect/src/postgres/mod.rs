@@ -25,6 +25,7 @@ mod status_check;
 mod status_entries;
 pub(crate) mod title;
 pub(crate) mod titles;
+mod tokens;
 mod transactions;
 pub(crate) mod wait_events;
 mod wait_symbol;

@@ -1,19 +1,18 @@
 //! The text of a statement without its literals and comments: what a recording may keep. Literals become `?`, as PostgreSQL's own
 //! normaliser replaces them by parameters.
 //!
-//! The tokens are told apart by the crate sqlparser. What it cannot take apart any further, as a text that was cut inside a literal,
-//! is left out: a literal is never shown.
+//! What cannot be taken apart any further, as a text that was cut inside a literal, is left out: a literal is never shown.
 
-use sqlparser::dialect::PostgreSqlDialect;
-use sqlparser::tokenizer::{Token, Tokenizer, Whitespace};
+use sqlparser::tokenizer::{Token, Whitespace};
+
+use super::tokens::tokens;
 
 /// Stands for the rest of a text that could not be taken apart.
 const REST: &str = "…";
 
 /// See the module.
 pub(super) fn normalised(sql: &str) -> String {
-    let mut tokens = Vec::new();
-    let whole = Tokenizer::new(&PostgreSqlDialect {}, sql).tokenize_with_location_into_buf(&mut tokens);
+    let (tokens, is_whole) = tokens(sql);
     let mut text = String::with_capacity(sql.len());
     for token in tokens {
         match token.token {
@@ -53,7 +52,7 @@ pub(super) fn normalised(sql: &str) -> String {
         }
     }
     text.truncate(text.trim_end().len());
-    if whole.is_err() {
+    if !is_whole {
         text.push_str(REST);
     }
     text
@@ -89,6 +88,10 @@ mod tests {
             ("select a from t where b = 'secr", "select a from t where b =…"),
             ("select $$ secr", "select…"),
             ("select 1 /* secr", "select ?…"),
+            // Comments that begin in the middle of what might be an operator.
+            ("select a <-- don't\n 'secr'", "select a…"),
+            ("select a -/* don't */ 'secr'", "select a…"),
+            ("select a +/* don't */ 'secr'", "select a + ?"),
             ("", ""),
         ] {
             assert_eq!(normalised(sql), expected, "{sql}");
