@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dbtime::throwaway::{Cluster, Options};
+use dbtime::throwaway::{Cluster, Options, SUPERUSER};
 use dbtime_tests::{
     Recorded, Recorder, SampledSum, Server, Session, assert_between, assert_close, builds, dbtime,
     distribution, needs_recording, number, pgbench, sampling_error, say,
@@ -272,6 +272,61 @@ fn a_text_that_the_server_cuts_is_whole_in_every_version() {
         assert!(texts.contains(&statement), "{}: {texts:?}", build.name);
         let short = "SELECT pg_sleep(0.3), 'short'".to_string();
         assert!(texts.contains(&short), "{}: {texts:?}", build.name);
+    }
+}
+
+#[test]
+fn texts_are_what_they_are_in_the_encoding_of_their_database() {
+    needs_recording!();
+    let mut servers = builds(&[]);
+    servers.push(distribution());
+    // Literals make no other statement, but how many there are does.
+    let statement = |literals: usize, text: &str| {
+        let literals = format!(", '{text}'").repeat(literals);
+        format!("SELECT pg_sleep(0.3){literals}")
+    };
+    for build in servers {
+        let cluster = build.start(Options::default().set("compute_query_id", "on"));
+        let recorder = Recorder::server(&cluster, &["--text", "full"]);
+        let mut sent = Vec::new();
+        for (encoding, text) in [
+            ("UTF8", "é ю あ"),
+            ("LATIN1", "é"),
+            ("LATIN9", "œuvre à 1 €"),
+            ("WIN1252", "“é”"),
+            ("KOI8R", "дата"),
+            ("EUC_JP", "日本語"),
+            // No encoding: what a client sends.
+            ("SQL_ASCII", "é ю あ"),
+        ] {
+            let name = encoding.to_lowercase();
+            cluster
+                .psql(&format!(
+                    "CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0 LOCALE 'C'"
+                ))
+                .expect("a database");
+            let mut session = Session::connect_as(&cluster, SUPERUSER, &name);
+            // One that the server shows in full, and one that it cuts.
+            for text in [text, &text.repeat(300)] {
+                let statement = statement(sent.len() + 1, text);
+                session.run(&statement);
+                sent.push((encoding, statement));
+            }
+            session.wait_until_idle();
+        }
+        let texts: Vec<String> = recorder
+            .stop()
+            .statements()
+            .into_values()
+            .map(|(_, text)| text)
+            .collect();
+        for (encoding, statement) in sent {
+            assert!(
+                texts.contains(&statement),
+                "{}, {encoding}: {statement}: {texts:?}",
+                build.name
+            );
+        }
     }
 }
 

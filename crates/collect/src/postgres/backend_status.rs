@@ -6,6 +6,7 @@
 //! before it. A server with another layout is refused, and so is one whose entries do not say what is known of its processes
 //! (status_check.rs).
 
+use super::encoding::{DatabaseEncoding, decoded};
 use super::query_ids::gives_query_ids;
 use super::status_check::check;
 use crate::database::StatusRecord;
@@ -55,6 +56,8 @@ pub(super) struct BackendStatus {
     most_shown: u32,
     /// Processes whose entries say what is known of them.
     pub(super) checked: u32,
+    /// None = it is not known in which encoding texts are.
+    encoding: Option<DatabaseEncoding>,
 }
 
 impl BackendStatus {
@@ -91,6 +94,7 @@ impl BackendStatus {
                     // Where that is not known any longer one may have been cut.
                     most_shown: size.map_or(LEAST_CUT as u32, |size| size.saturating_sub(1)),
                     checked: 0,
+                    encoding: DatabaseEncoding::of(executable),
                 }
             }
             Some(_) => return Err("this build of the server keeps them in an unknown place"),
@@ -139,15 +143,16 @@ impl BackendStatus {
             if id == 0 && self.id_of_text(&shown) != statement {
                 return None;
             }
-            let shown = text_of(&shown);
-            let whole = || text_at(pid, memory::read_u64(pid, self.whole_text?).ok()?, MOST_TEXT);
-            // A text may be cut inside a character.
-            let is_whole_of_it = |whole: &String| whole.starts_with(shown.trim_end_matches('\u{FFFD}'));
+            let whole = || {
+                let address = memory::read_u64(pid, self.whole_text?).ok()?;
+                memory::read_text(pid, address, MOST_TEXT).ok()
+            };
+            let text = match shown.len() < LEAST_CUT {
+                true => shown,
+                false => whole().filter(|whole| whole.starts_with(&shown)).unwrap_or(shown),
+            };
             Some(StatementText {
-                text: match shown.len() < LEAST_CUT {
-                    true => shown,
-                    false => whole().filter(is_whole_of_it).unwrap_or(shown),
-                },
+                text: decoded(&text, self.encoding.and_then(|of| of.number(pid))),
                 is_fingerprint: id == 0,
             })
         })
@@ -172,7 +177,10 @@ impl BackendStatus {
             )
             .ok()?;
             let is_filled_in = u32::from_ne_bytes(process) != 0;
-            is_filled_in.then(|| text_at(pid, u64::from_ne_bytes(address), MOST_NAME))?
+            let name =
+                is_filled_in.then(|| memory::read_text(pid, u64::from_ne_bytes(address), MOST_NAME))?;
+            // The server keeps ASCII of it.
+            Some(String::from_utf8_lossy(&name.ok()?).into_owned())
         })
     }
 
@@ -210,15 +218,4 @@ impl BackendStatus {
             .ok()
             .filter(|entry| *entry != 0)
     }
-}
-
-fn text_at(pid: u32, address: u64, most: usize) -> Option<String> {
-    memory::read_text(pid, address, most)
-        .ok()
-        .map(|bytes| text_of(&bytes))
-}
-
-/// Of a server with another encoding what is no UTF-8 is shown as such; a text may be cut inside a character.
-fn text_of(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }

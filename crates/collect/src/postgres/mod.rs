@@ -4,6 +4,7 @@ mod all_locks;
 mod backend_status;
 mod connection;
 mod database;
+mod encoding;
 mod held_locks;
 mod lock_functions;
 mod lock_looks;
