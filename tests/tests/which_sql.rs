@@ -331,6 +331,66 @@ fn texts_are_what_they_are_in_the_encoding_of_their_database() {
 }
 
 #[test]
+fn of_statements_that_are_sent_at_once_each_has_its_own_text() {
+    needs_recording!();
+    let mut servers = builds(&[]);
+    servers.push(distribution());
+    let sent = ["SELECT pg_sleep(0.4)", "SELECT 'ä;', pg_sleep(0.6), $$;$$"].join(" ; /* ; */ ");
+    for build in servers {
+        let name = &build.name;
+        let cluster = build.start(
+            Options::default()
+                .set("compute_query_id", "on")
+                .set("track_activity_query_size", "100"),
+        );
+        let mut session = Session::connect(&cluster);
+        session.run("PREPARE p AS SELECT pg_sleep(0.5)");
+        let recorder = Recorder::server(&cluster, &["--text", "full", "--exact"]);
+        session.run(&sent);
+        // The server cuts it inside of the second.
+        session.run(&format!(
+            "SELECT '{}', 1, pg_sleep(0.3); {sent}; SELECT 1, 2",
+            "x".repeat(200)
+        ));
+        // What is executed is another statement, and it is not told where it was prepared.
+        session.run("EXECUTE p; SELECT 1");
+        session.wait_until_idle();
+        let statements = recorder.stop().statements();
+        // The last of those that were sent at once may have the same mark.
+        let seconds = |text: &str| -> f64 {
+            let found = statements.values().filter(|(_, found)| found == text);
+            found.map(|(seconds, _)| seconds).sum()
+        };
+        assert_close(name, seconds("SELECT pg_sleep(0.4)"), 0.8, 0.05, 0.02);
+        // From 18 on the place of a statement does not begin with the comment before it.
+        let of_second = statements
+            .values()
+            .find(|(_, text)| text.ends_with("SELECT 'ä;', pg_sleep(0.6), $$;$$"));
+        let (of_second, text) = of_second.unwrap_or_else(|| panic!("{name}: {statements:#?}"));
+        assert!(!text.contains("0.4"), "{name}: {text}");
+        assert_close(name, *of_second, 1.2, 0.05, 0.02);
+        let first = format!("SELECT '{}', 1, pg_sleep(0.3)", "x".repeat(200));
+        assert_close(name, seconds(&first), 0.3, 0.05, 0.02);
+        let of_prepared = seconds("[one of these] EXECUTE p; SELECT 1");
+        assert_close(name, of_prepared, 0.5, 0.05, 0.02);
+    }
+}
+
+#[test]
+fn a_fingerprint_is_that_of_all_statements_that_are_sent_at_once() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default().set("compute_query_id", "off"));
+    let mut session = Session::connect(&cluster);
+    let recorder = Recorder::server(&cluster, &["--text", "full"]);
+    let sent = "SELECT pg_sleep(0.3); SELECT 'second', pg_sleep(0.3)";
+    session.run(sent);
+    session.wait_until_idle();
+    let statements = recorder.stop().statements();
+    let is_there = statements.values().any(|(_, text)| text == sent);
+    assert!(is_there, "{statements:#?}");
+}
+
+#[test]
 fn time_can_be_grouped_and_filtered_by_statement() {
     needs_recording!();
     let cluster = server(&distribution());

@@ -15,6 +15,8 @@ const MOST_TEXT: usize = 64 << 20;
 /// In place of statements of which more came at a time than are told apart: `STATEMENT_POOLED` of bpf/dbtime.h.
 pub(crate) const POOLED: u64 = dbt_statement_mark::STATEMENT_POOLED.0 as u64;
 const POOLED_TEXT: &str = "[many different statements at a time]";
+/// Stands before the text of several statements of which this is one.
+const ONE_OF_THESE: &str = "[one of these] ";
 /// What to say when there are more.
 const TOO_MANY: &str = "more than 100000 statements: further ones are recorded by their ids, without text";
 const TOO_MANY_AT_A_TIME: &str = "so many different statements at a time that they were not told apart: some seconds have one statement that stands for the rest";
@@ -41,11 +43,13 @@ pub(crate) struct Statements {
 }
 
 /// The text of a statement.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct StatementText {
     pub(crate) text: String,
     /// Its id is the fingerprint of it.
     pub(crate) is_fingerprint: bool,
+    /// It is the text of several, which were sent at once. Which of them the statement is may be known another time.
+    pub(crate) is_one_of_several: bool,
 }
 
 /// What is known of a statement.
@@ -56,6 +60,8 @@ enum Known {
     Id {
         tries: u32,
         next: Instant,
+        /// It is known to be one of several.
+        is_one_of_several: bool,
     },
 }
 
@@ -92,8 +98,17 @@ impl Statements {
         if is_new && id == POOLED {
             self.to_say.push(TOO_MANY_AT_A_TIME);
         }
-        let known = self.known.entry(id).or_insert(Known::Id { tries: 0, next: now });
-        let Known::Id { tries, next } = known else {
+        let known = self.known.entry(id).or_insert(Known::Id {
+            tries: 0,
+            next: now,
+            is_one_of_several: false,
+        });
+        let Known::Id {
+            tries,
+            next,
+            is_one_of_several,
+        } = known
+        else {
             return;
         };
         let mut found = None;
@@ -101,24 +116,38 @@ impl Statements {
             *tries += 1;
             *next = now + pause(*tries);
             let begin_ns = thread_cpu_ns();
-            found = match id {
+            let text = match id {
                 POOLED => Some(StatementText {
                     text: POOLED_TEXT.to_string(),
-                    is_fingerprint: false,
+                    ..StatementText::default()
                 }),
                 _ => text(),
             };
             self.cpu_s
                 .use_up(thread_cpu_ns().saturating_sub(begin_ns) as f64 / 1e9);
-            if found.is_some() {
-                *known = Known::Text;
-            }
+            found = match text {
+                Some(text) if !text.is_one_of_several => {
+                    *known = Known::Text;
+                    Some(text)
+                }
+                Some(text) if !*is_one_of_several => {
+                    *is_one_of_several = true;
+                    Some(StatementText {
+                        text: format!("{ONE_OF_THESE}{}", text.text),
+                        ..text
+                    })
+                }
+                // That is known.
+                Some(_) | None => None,
+            };
         }
         let fits = |found: &StatementText| self.text_bytes + found.text.len() <= MOST_TEXT;
         self.has_no_room |= found.as_ref().is_some_and(|found| !fits(found));
         let text = found.filter(fits);
         if is_new || text.is_some() {
-            let StatementText { text, is_fingerprint } = text.unwrap_or_default();
+            let StatementText {
+                text, is_fingerprint, ..
+            } = text.unwrap_or_default();
             self.text_bytes += text.len();
             rows.statements.push(StatementRow {
                 id,
@@ -148,7 +177,7 @@ mod tests {
     fn text(text: &str) -> Option<StatementText> {
         Some(StatementText {
             text: text.to_string(),
-            is_fingerprint: false,
+            ..StatementText::default()
         })
     }
 
@@ -165,6 +194,25 @@ mod tests {
         statements.see(7, now + 9 * RETRY, &mut rows, || panic!("it is known"));
         let texts: Vec<(u64, &str)> = rows.statements.iter().map(|row| (row.id, &*row.text)).collect();
         assert_eq!(texts, [(7, ""), (7, "select ?")]);
+    }
+
+    #[test]
+    fn one_of_several_is_described_again_once_it_is_known_which_it_is() {
+        let now = Instant::now();
+        let (mut statements, mut rows) = (Statements::new(now), Rows::default());
+        let several = || {
+            Some(StatementText {
+                is_one_of_several: true,
+                ..text("select ?; commit").expect("a text")
+            })
+        };
+        statements.see(7, now, &mut rows, several);
+        statements.see(7, now + RETRY, &mut rows, several);
+        statements.see(7, now + 2 * RETRY, &mut rows, || None);
+        statements.see(7, now + 3 * RETRY, &mut rows, || text("commit"));
+        statements.see(7, now + 9 * RETRY, &mut rows, || panic!("it is known"));
+        let texts: Vec<&str> = rows.statements.iter().map(|row| &*row.text).collect();
+        assert_eq!(texts, ["[one of these] select ?; commit", "commit"]);
     }
 
     #[test]

@@ -6,8 +6,11 @@
 //! before it. A server with another layout is refused, and so is one whose entries do not say what is known of its processes
 //! (status_check.rs).
 
+use super::Server;
 use super::encoding::{DatabaseEncoding, decoded};
+use super::portal::Portals;
 use super::query_ids::gives_query_ids;
+use super::several::one_of_several;
 use super::status_check::check;
 use crate::database::StatusRecord;
 use crate::executable::Executable;
@@ -58,18 +61,21 @@ pub(super) struct BackendStatus {
     pub(super) checked: u32,
     /// None = it is not known in which encoding texts are.
     encoding: Option<DatabaseEncoding>,
+    /// None = it is not known which part of a text of several statements is executed.
+    portals: Option<Portals>,
 }
 
 impl BackendStatus {
-    /// Of the server with this postmaster and executable, looked at in these processes of it.
+    /// Of a server with this executable, looked at in these processes of it.
     ///
     /// # Errors
     /// Why it cannot be told.
     pub(super) fn of(
-        postmaster: u32,
+        server: &Server,
         executable: &Executable,
         processes: &[u32],
     ) -> Result<BackendStatus, &'static str> {
+        let postmaster = server.postmaster;
         let operands = operands_of(executable, "pgstat_get_my_query_id");
         let text_bytes;
         let mut status = match operands.as_deref() {
@@ -95,6 +101,7 @@ impl BackendStatus {
                     most_shown: size.map_or(LEAST_CUT as u32, |size| size.saturating_sub(1)),
                     checked: 0,
                     encoding: DatabaseEncoding::of(executable),
+                    portals: Portals::of(executable, server.major),
                 }
             }
             Some(_) => return Err("this build of the server keeps them in an unknown place"),
@@ -128,7 +135,7 @@ impl BackendStatus {
     /// The text of what a session executes, as long as it is this statement. In its entry the server cuts it
     /// (`track_activity_query_size`); it is whole where the session has it for itself. Cut at [`MOST_TEXT`].
     pub(super) fn text(self, pid: u32, statement: u64) -> Option<StatementText> {
-        self.read(pid, |entry| {
+        let read = self.read(pid, |entry| {
             let (mut address, mut id) = ([0; 8], [0; 8]);
             memory::read(
                 pid,
@@ -151,12 +158,21 @@ impl BackendStatus {
                 true => shown,
                 false => whole().filter(|whole| whole.starts_with(&shown)).unwrap_or(shown),
             };
-            Some(StatementText {
-                text: decoded(&text, self.encoding.and_then(|of| of.number(pid))),
-                is_fingerprint: id == 0,
-            })
-        })
-        .filter(|found| !found.text.is_empty())
+            let part = self.portals.and_then(|portals| portals.part(pid, id));
+            Some((text, id, part))
+        });
+        let (text, id, part) = read?;
+        let encoding = self.encoding.and_then(|encoding| encoding.number(pid));
+        let found = match id {
+            // A fingerprint is that of all that were sent at once.
+            0 => StatementText {
+                text: decoded(&text, encoding),
+                is_fingerprint: true,
+                is_one_of_several: false,
+            },
+            _ => one_of_several(&text, encoding, part),
+        };
+        Some(found).filter(|found| !found.text.is_empty())
     }
 
     /// What stands for the id of a statement with this text that has none; 0 = nothing does.

@@ -84,7 +84,7 @@ impl Places {
         let (transactions, status, held_locks, replication, routines) = match Executable::of(postmaster) {
             Ok(executable) => (
                 Transactions::of(&executable),
-                BackendStatus::of(postmaster, &executable, processes),
+                BackendStatus::of(server, &executable, processes),
                 server_locks(server, &executable),
                 Replication::of(&executable),
                 Routines::of(&executable, server.major),
@@ -348,15 +348,16 @@ impl Database for PostgresDatabase {
     }
 
     fn statement_text(&self, pid: u32, statement: u64, texts: Texts) -> Option<StatementText> {
-        let status = self.status()?;
-        match texts {
-            Texts::None => None,
-            Texts::Normalized => status.text(pid, statement).map(|found| StatementText {
-                text: normalised(&found.text),
-                ..found
-            }),
-            Texts::Full => status.text(pid, statement),
-        }
+        let keep: fn(&str) -> String = match texts {
+            Texts::None => return None,
+            Texts::Normalized => normalised,
+            Texts::Full => str::to_string,
+        };
+        let found = self.status()?.text(pid, statement)?;
+        Some(StatementText {
+            text: keep(&found.text),
+            ..found
+        })
     }
 
     fn application(&self, pid: u32) -> Option<String> {

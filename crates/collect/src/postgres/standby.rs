@@ -82,7 +82,7 @@ impl Standby {
     fn look_where(&mut self) {
         let executable = Executable::of(self.server.postmaster).ok();
         self.status = executable.and_then(|executable| {
-            BackendStatus::of(self.server.postmaster, &executable, &self.server.children()).ok()
+            BackendStatus::of(&self.server, &executable, &self.server.children()).ok()
         });
     }
 

@@ -130,8 +130,8 @@ impl Windows {
         if let Some(statements) = &mut self.statements {
             for row in rows.statements {
                 let known = statements.get(&row.id);
-                // One whose text could not be read at first comes again with it.
-                let has_more = known.is_none_or(|known| known.text.is_empty());
+                // One whose text could not be read at first, or not alone, comes again with it.
+                let has_more = known.is_none_or(|known| known.text.is_empty() || !row.text.is_empty());
                 if has_more && (known.is_some() || statements.len() < MOST_STATEMENTS) {
                     statements.insert(row.id, row);
                 }
@@ -308,6 +308,18 @@ mod tests {
         windows.add(second(11, 32));
         windows.add(second(13, 100));
         assert_eq!((windows.late_ns(), windows.missing_ns()), (Some(32), 32));
+    }
+
+    #[test]
+    fn the_last_text_of_a_statement_counts() {
+        let mut windows = windows(Late::IsLeftOut);
+        for text in ["[one of these] a; b", "b", ""] {
+            let mut rows = second(10, 1);
+            rows.statements[0].text = text.to_string();
+            windows.add(rows);
+        }
+        let (_, _, rows) = windows.next(&HashSet::new());
+        assert_eq!(rows.statements[0].text, "b");
     }
 
     #[test]
