@@ -53,7 +53,8 @@ export function eventsTaken(of: Recording, kind: number, filter: Filter, withTim
 function isNamed(of: Recording, kind: number, name: string, filter: Filter): boolean {
   const { names } = of.latencies.kinds[kind]!;
   const queries = filter.words.get("query");
-  if (names === "query") return !queries || queries.includes(name);
+  // Among statements the one that is not known has the id 0.
+  if (names === "query") return !queries || queries.includes(name === "[unknown]" ? "0" : name);
   if (names === "other") return true;
   const [first = "", event = first] = name.split(":");
   const wait = { class: first, event, recorded_event: event, label: name };

@@ -136,7 +136,7 @@ export class LatenciesView {
   private label(by: LatencyBy, label: string): string {
     if (by !== LATENCY_BY[0] || this.of.latencies.kinds[this.choice.kind]!.names !== "query") return nameOr(label);
     const at = this.of.statements.findIndex((statement) => statement.query === label);
-    return label === "0" ? "[no query]" : at >= 0 ? statementLabel(this.of, at) : label;
+    return at >= 0 ? statementLabel(this.of, at) : label;
   }
 }
 

@@ -182,3 +182,21 @@ fn latencies_have_commands_by_query_and_none_of_their_parts() {
         .collect();
     assert_eq!(groups, [("7", 1_000), ("-42", 5_000)]);
 }
+
+#[test]
+fn commands_of_which_no_query_is_known_are_called_unknown() {
+    let mut rows = Rows::default();
+    command(&mut rows, 0, 100, 3, &[("CPU", "cpu", 100)]);
+    let source = Source::memory(Meta::default(), rows);
+    let report = latency(&source, &LatencyOptions::default()).expect("latencies");
+    assert_eq!(report.kinds[0].groups[0].labels, ["[unknown]"]);
+    let named = LatencyOptions {
+        names: vec!["[unknown]".to_string()],
+        ..LatencyOptions::default()
+    };
+    let report = latency(&source, &named).expect("they have this name");
+    assert_eq!(report.kinds[0].total.count(), 3);
+    let slow = commands(&source, &CommandOptions::default()).expect("commands");
+    let printed = text::render_commands(&slow, 140);
+    assert!(printed.contains("[unknown]"), "{printed}");
+}

@@ -9,7 +9,7 @@ use dbtime_model::{LatencyRow, Session, SessionId};
 use super::{NO_STATEMENTS, has_statements};
 use crate::dimensions::Dimensions;
 use crate::filter::Filter;
-use crate::group::query_id;
+use crate::group::{NOT_KNOWN, known_query_id};
 use crate::load::Source;
 use crate::scan::{Scan, finish};
 
@@ -43,7 +43,7 @@ pub(crate) fn scan(
         let is_selected = is_chosen && filter.takes_statement(row.statement);
         if *row.kind == *kind::COMMAND {
             let named = LatencyRow {
-                name: query_id(row.statement).into(),
+                name: known_query_id(row.statement).map_or_else(|| NOT_KNOWN.into(), Into::into),
                 ..row.clone()
             };
             return take(&named, session, is_selected);

@@ -3,7 +3,7 @@
 use super::page::{Page, Table, percent};
 use super::{header, quality};
 use crate::commands::{CommandReport, Commands, RangeLedger, StatementCommands};
-use crate::group::query_id;
+use crate::group::{NOT_KNOWN, query_id};
 use crate::histogram::Histogram;
 use crate::number::{counted, duration, seconds};
 use crate::statement_text::{beginning, cell};
@@ -71,7 +71,7 @@ fn table(report: &CommandReport, page: &mut Page) {
     };
     for statement in &report.statements {
         let (id, text) = match statement.id {
-            0 => (String::new(), "[not known]".to_string()),
+            0 => (String::new(), NOT_KNOWN.to_string()),
             id => (query_id(id), cell(id, statement.text.as_deref(), TEXT)),
         };
         let mut row = vec![id, text];
