@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use dbtime_model::recording::{Meta, Problem, Unit};
-use dbtime_model::{ActivityRow, Fidelity, HeldLockRow, LockRow, Session, State, Wait, WaitKind};
+use dbtime_model::{ActivityRow, Fidelity, HeldLockRow, LockRow, Session, SessionId, State, Wait, WaitKind};
 
 use crate::causes::Cause;
 use crate::dimensions::{Comment, Dimensions};
@@ -280,6 +280,16 @@ pub(crate) fn finish(
         problems,
         met: Met::default(),
     }
+}
+
+/// True for numbers of foreground sessions that the filter lets through, and for those of no session, unless sessions
+/// were chosen: the host's.
+pub(crate) fn is_foreground(id: SessionId, dimensions: &mut Dimensions, filter: &Filter) -> bool {
+    if id == SessionId::RECORDER {
+        return filter.takes_all_sessions();
+    }
+    let session = dimensions.session(id);
+    session.backend_type.is_foreground() && filter.takes_session(session)
 }
 
 /// The waits of the last rows: neighbours have the same more often than not.

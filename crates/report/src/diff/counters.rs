@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use super::answer::{CounterChange, Verdict};
 use super::noise::{Measure, test};
-use super::side::{Side, is_foreground};
+use super::side::Side;
 use super::{DiffOptions, Per};
 use crate::load::Source;
+use crate::scan::is_foreground;
 
 /// Counters that differ less are called equal.
 const SMALLEST_CHANGE: f64 = 0.1;

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::answer::{LatencyChange, LatencyQuantity, Verdict};
 use super::noise::{Measure, test};
-use super::side::{Side, is_foreground};
+use super::side::Side;
 use super::{DiffOptions, Per};
 use crate::histogram::Histogram;
 use crate::latency::has_statements;
 use crate::load::Source;
+use crate::scan::is_foreground;
 
 /// Quantiles that are compared, beside the mean.
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)];

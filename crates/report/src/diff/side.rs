@@ -16,7 +16,7 @@ use crate::ledger::Section;
 use crate::load::Source;
 use crate::numbered::Numbered;
 use crate::report::{ReportError, load};
-use crate::scan::{Period, scan};
+use crate::scan::{Period, is_foreground, scan};
 use crate::statement_counts::StatementCounts;
 use crate::sums::FidelityMix;
 use crate::sums::Sums;
@@ -317,16 +317,6 @@ fn builds(dimensions: &Dimensions) -> BTreeMap<String, BTreeSet<String>> {
         known.insert(frame.build_id.clone());
     }
     builds
-}
-
-/// True for numbers of foreground sessions that the filter lets through, and for those of no session, unless sessions
-/// were chosen: the host's.
-pub(super) fn is_foreground(id: SessionId, dimensions: &mut Dimensions, filter: &Filter) -> bool {
-    if id == SessionId::RECORDER {
-        return filter.takes_all_sessions();
-    }
-    let session = dimensions.session(id);
-    session.backend_type.is_foreground() && filter.takes_session(session)
 }
 
 /// Slices of equal length, whole seconds as far as there are few of them.
