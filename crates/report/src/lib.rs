@@ -188,7 +188,7 @@ pub use stack_views::{
     ModuleTimes, Sort, StackAnswer, StackOptions, StackReport, StackView, Work, stacks,
 };
 pub use stacks::{StackProfile, StackTime};
-pub use statement_counts::{CountedStatement, StatementCounts};
+pub use statement_counts::{CountedBy, CountedStatement, StatementCounts};
 pub use sums::{FidelityMix, Sums, percent};
 pub use system_calls::{SystemCall, SystemCalls};
 pub use timeline::{

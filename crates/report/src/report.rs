@@ -8,7 +8,7 @@ use dbtime_model::recording::{BytesRead, Meta};
 
 use crate::alike_statements::AlikeStatements;
 use crate::connecting::{Connecting, ConnectingBuilder};
-use crate::cost_of_looking::{CalibrationOf, CostBuilder, CostOfLooking};
+use crate::cost_of_looking::{CALLS_TIER, CalibrationOf, CostBuilder, CostOfLooking};
 use crate::database_view::{DatabaseView, DatabaseViewBuilder};
 use crate::dimensions::Dimensions;
 use crate::filter::Filter;
@@ -330,6 +330,12 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         }
     });
     let mut latency_problems = Vec::new();
+    // Beside what the server counts commands are not asked for: what ran inside of others is counted there, and rows are.
+    if statement_counts.is_empty() && source.meta().collector.tier == CALLS_TIER {
+        let (commands, problems) = StatementCounts::read_commands(source, &mut dimensions, &options.filter);
+        statement_counts = commands;
+        latency_problems = problems;
+    }
     let calibration = options.calibration.as_ref();
     let mut cost = calibration.and_then(|of| CostBuilder::new(of, source.meta()));
     if trace.is_some() || cost.is_some() || system_calls.is_some() {
@@ -340,7 +346,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
                 system_calls.iter_mut().for_each(|calls| calls.add_latency(row));
             }
         });
-        latency_problems = scan.problems;
+        latency_problems.extend(scan.problems);
     }
     let groups = trace.as_ref().map_or_else(AlikeStatements::none, |trace| {
         trace.groups(&options.trace, &dimensions)

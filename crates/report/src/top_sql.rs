@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use dbtime_model::{SessionState, State, Wait};
+use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::dimensions::Dimensions;
@@ -28,8 +29,10 @@ pub struct StatementTime {
     /// Its text; none when it was not read.
     pub text: Option<String>,
     /// Databases in which it ran.
+    #[serde(flatten, serialize_with = "databases")]
     pub databases: Vec<String>,
     /// Users who ran it.
+    #[serde(flatten, serialize_with = "users")]
     pub users: Vec<String>,
     /// Its DB time.
     #[serde(flatten, serialize_with = "times")]
@@ -47,7 +50,7 @@ pub struct StatementTime {
     pub samples: u128,
     /// How the times came to be.
     pub fidelity: Option<FidelityMix>,
-    /// What the server counted of it, whoever executed it; none where it counted nothing, or that is not known.
+    /// How often it was executed, see [`TopSql::counts`]; none where that is not known, or never.
     #[serde(flatten)]
     pub counted: Option<CountedStatement>,
 }
@@ -71,6 +74,26 @@ fn times<S: Serializer>(sums: &Sums, to: S) -> Result<S::Ok, S::Error> {
     times.serialize(to)
 }
 
+fn databases<S: Serializer>(names: &[String], to: S) -> Result<S::Ok, S::Error> {
+    all_and_only(["databases", "database"], names, to)
+}
+
+fn users<S: Serializer>(names: &[String], to: S) -> Result<S::Ok, S::Error> {
+    all_and_only(["users", "user"], names, to)
+}
+
+/// All names under the first word; under the second one the only name, where there is no other.
+fn all_and_only<S: Serializer>(words: [&str; 2], names: &[String], to: S) -> Result<S::Ok, S::Error> {
+    let only = match names {
+        [only] => Some(only),
+        _ => None,
+    };
+    let mut fields = to.serialize_map(Some(2))?;
+    fields.serialize_entry(words[0], names)?;
+    fields.serialize_entry(words[1], &only)?;
+    fields.end()
+}
+
 /// Why there is no [`TopSql`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoStatements {
@@ -87,7 +110,7 @@ pub struct TopSql {
     pub statements: Vec<StatementTime>,
     /// Sum over them, nanoseconds.
     pub db_time_ns: u128,
-    /// What the server counted; empty where that is not known.
+    /// Executions as the server counted them, else commands of clients; empty where neither is known.
     pub counts: StatementCounts,
 }
 

@@ -23,6 +23,7 @@ mod routines;
 mod sched;
 mod stack_views;
 mod timeline;
+mod top_sql;
 mod trace;
 mod waits_in_calls;
 mod what_if;

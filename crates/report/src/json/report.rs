@@ -47,7 +47,7 @@ pub(super) struct Document<'a> {
     /// DB time by statement.
     #[serde(skip_serializing_if = "Option::is_none")]
     statements: Option<&'a [StatementTime]>,
-    /// What the server counted of statements, where it was asked.
+    /// Executions of statements, where they were counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     statement_counts: Option<StatementCountsJson>,
     sessions: &'a [SessionTime],
@@ -68,7 +68,7 @@ pub(super) struct Document<'a> {
     quality: &'a Quality,
 }
 
-/// Of the whole server; in `statements` what is known of each.
+/// Of all statements; in `statements` what is known of each.
 #[derive(Serialize)]
 struct StatementCountsJson {
     source: &'static str,
@@ -80,17 +80,20 @@ struct StatementCountsJson {
     at_least: bool,
     evictions: i64,
     resets: i64,
+    /// Single events that are missing, where commands are counted.
+    latencies_lost: u64,
 }
 
 impl StatementCountsJson {
     fn of(counts: &StatementCounts) -> Option<StatementCountsJson> {
         (!counts.is_empty()).then(|| StatementCountsJson {
-            source: "pg_stat_statements",
+            source: counts.by().as_str(),
             all: counts.all(),
             of_unknown: counts.of_unknown(),
             at_least: counts.are_at_least(),
             evictions: counts.evictions(),
             resets: counts.resets(),
+            latencies_lost: counts.events_lost(),
         })
     }
 }

@@ -4,7 +4,7 @@ use super::page::{Page, Table, percent};
 use crate::group::query_id;
 use crate::number::{Amounts, counted, duration};
 use crate::report::Report;
-use crate::statement_counts::{CountedStatement, StatementCounts};
+use crate::statement_counts::{CountedBy, CountedStatement, StatementCounts};
 use crate::statement_text::cell;
 use crate::sums::Sums;
 use crate::sums::percent as percent_of;
@@ -39,7 +39,10 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     let counts = &top.counts;
     let mut heads = vec!["DB time", "%", "AAS", "on CPU", "disk"];
     if !counts.is_empty() {
-        heads.extend(["calls", "rows", "per call"]);
+        heads.extend(match counts.by() {
+            CountedBy::Server => &["calls", "rows", "per call"][..],
+            CountedBy::Commands => &["commands", "per command"],
+        });
     }
     let mut table = Table::new(&[id_is, "statement", "main wait"], &heads);
     let elapsed = report.elapsed_ns();
@@ -61,7 +64,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         let mut cells = vec![id(statement), text, format!("{wait} {share} %")];
         cells.extend(numbers(&statement.sums));
         if !counts.is_empty() {
-            cells.extend(counted_cells(statement.counted, counts.are_at_least()));
+            cells.extend(counted_cells(statement.counted, counts));
         }
         table.row(cells);
     }
@@ -80,33 +83,52 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     }
 }
 
-/// Calls, rows and time per call; `~` where the server counted nothing.
-fn counted_cells(of: Option<CountedStatement>, are_at_least: bool) -> [String; 3] {
-    let Some(of) = of else {
-        return std::array::from_fn(|_| "~".to_string());
-    };
-    let number = |number: u128| match are_at_least {
+/// Calls, rows where they are counted, and time per call; `~` where none was counted.
+fn counted_cells(of: Option<CountedStatement>, counts: &StatementCounts) -> Vec<String> {
+    let number = |number: u128| match counts.are_at_least() {
         true => format!(">={number}"),
         false => number.to_string(),
     };
-    let average = of.average_ns().map_or_else(|| "~".to_string(), duration);
-    [number(of.calls), number(of.rows), average]
+    let mut cells = vec![of.map(|of| number(of.calls))];
+    if counts.by() == CountedBy::Server {
+        cells.push(of.and_then(|of| of.rows).map(number));
+    }
+    cells.push(of.and_then(|of| of.average_ns()).map(duration));
+    let cells = cells.into_iter();
+    cells
+        .map(|cell| cell.unwrap_or_else(|| "~".to_string()))
+        .collect()
 }
 
 /// Where calls and rows come from, and what is missing.
 fn told_of(counts: &StatementCounts) -> String {
-    let mut text = format!(
-        "Calls, rows and time per call: pg_stat_statements, which counts executions of the whole server when they end (in all {}); \
-         ~ = it counted none.",
-        counted(counts.all().calls, "call")
-    );
+    let all = counts.all().calls;
+    let mut text = match counts.by() {
+        CountedBy::Server => format!(
+            "Calls, rows and time per call: pg_stat_statements, which counts executions of the whole server when they end (in all {}); \
+             ~ = it counted none.",
+            counted(all, "call")
+        ),
+        CountedBy::Commands => format!(
+            "Commands and time per command: of clients, each of them counted (in all {}); ~ = none. One message of several statements is \
+             one command, of the last of them; to prepare a statement is one, too.",
+            counted(all, "command")
+        ),
+    };
     let unknown = counts.of_unknown().calls;
     let missing = [
         (
-            unknown > 0,
+            unknown > 0 && counts.by() == CountedBy::Server,
             format!(
                 "of {} it is not known which statements they were",
                 counted(unknown, "call")
+            ),
+        ),
+        (
+            counts.events_lost() > 0,
+            format!(
+                "the recorder had no room for {}, some of which may have been commands",
+                counted(counts.events_lost(), "single event")
             ),
         ),
         (
