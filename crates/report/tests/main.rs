@@ -10,6 +10,7 @@ mod connecting;
 mod conservation;
 mod diff;
 mod diff_causes;
+mod diff_statements;
 mod dive;
 mod exact_latches;
 mod hand_made;

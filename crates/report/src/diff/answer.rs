@@ -11,7 +11,7 @@ use crate::fields;
 use crate::function::Function;
 use crate::histogram::Histogram;
 use crate::scan::Period;
-use crate::statement_counts::CountedStatement;
+use crate::statement_counts::{CountedBy, CountedStatement};
 use crate::sums::FidelityMix;
 use crate::work::WorkUnit;
 
@@ -97,10 +97,12 @@ pub struct StatementChange {
     pub text: Option<String>,
     /// Where: cells of its own ledger, the largest difference first. They sum to `change`; none of them has a verdict.
     pub cells: Vec<Change>,
-    /// What the server counted of it on both sides, whoever executed it; none where it counted nothing, or that is not known.
+    /// How often it was executed on both sides, see [`Statements::counted_by`]; none where that is not known, or never.
     pub counted: [Option<CountedStatement>; 2],
     /// Of that, calls by what the times are divided by.
     pub calls_per_unit: [Option<f64>; 2],
+    /// `change` by its own executions, where it is known well enough on both sides how many there were.
+    pub per_execution: Option<Change>,
 }
 
 /// Differences by statement.
@@ -108,12 +110,14 @@ pub struct StatementChange {
 pub struct Statements {
     /// By what they are divided: transactions where both sides counted them, else as everything is.
     pub per: WorkUnit,
-    /// Both sides know what the server counted.
-    pub are_counted: bool,
+    /// Who counted how often they were executed; none where a side does not know it.
+    pub counted_by: Option<CountedBy>,
     /// Of a side some of that is missing: there was at least as much.
     pub are_at_least: bool,
-    /// What changed most and how, in a sentence; empty when none of them changed by more than noise.
+    /// What changed most and how, in a sentence; empty when none of them can be named.
     pub sentence: String,
+    /// One is named, and changed by more than noise.
+    pub is_certain: bool,
     /// DB time.
     pub total: Change,
     /// Every statement of either side, and what belongs to none, the largest difference first.
@@ -328,7 +332,8 @@ impl Diff {
         .chain(
             self.statements
                 .iter()
-                .flat_map(|of| of.changes.iter().map(|of| &of.change)),
+                .flat_map(|of| &of.changes)
+                .flat_map(|of| std::iter::once(&of.change).chain(&of.per_execution)),
         )
         .chain(
             self.causes

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 
 use dbtime_model::CauseKind;
 
+use super::Per;
 use super::answer::{CauseChange, CauseChanges, Change, Place, Verdict, WaitingStatement};
 use super::changes::{Changes, Pair, add};
 use super::conclusion::{GROWTH_COUNTS, MOST, amount, per_words};
 use super::side::{Side, Total};
 use super::side_causes::{CauseKey, OfCause};
-use super::verdicts::{BySlice, give_verdicts};
-use super::{Per, SMALLEST_SHARE};
+use super::verdicts::{BySlice, Yardstick, give_verdicts};
 use crate::causes::{CauseGroup, CausePart, doing, no_session};
 use crate::group::query_id;
 use crate::number::counted;
@@ -52,11 +52,11 @@ pub(super) fn compare(
             causes.entry(key).or_default().add(n, of, per);
         }
     }
-    let smallest = SMALLEST_SHARE * changes.scale(per);
+    let by = Yardstick::new(per, factor, changes);
     let tested = causes
         .values_mut()
-        .map(|both| (&mut both.all, std::mem::take(&mut both.slices)));
-    give_verdicts(tested, per, factor, smallest);
+        .map(|both| (&mut both.all, std::mem::take(&mut both.slices), by));
+    give_verdicts(tested);
     let mut blocked = Pair::default();
     let mut answer: Vec<CauseChange> = Vec::with_capacity(causes.len());
     for (key, both) in causes {

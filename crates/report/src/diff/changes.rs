@@ -52,6 +52,8 @@ pub(super) struct Pair {
     /// Depth of the function on the stacks, weighted by time.
     pub(super) depth: u128,
     pub(super) verdict: Option<Verdict>,
+    /// How many standard errors the difference is, where it has a test of its own.
+    pub(super) errors: Option<f64>,
 }
 
 /// Values of both sides of one function. There may be millions.

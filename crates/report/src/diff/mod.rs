@@ -11,8 +11,11 @@ mod common_factor;
 mod comparability;
 mod conclusion;
 mod counters;
+mod executions;
 mod headline;
 mod latencies;
+mod likely;
+mod named_statement;
 mod newcomers;
 mod noise;
 mod side;
@@ -156,7 +159,7 @@ pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffEr
         )),
         false => Err(silent),
     };
-    let names_statement = statements.as_ref().is_some_and(|of| !of.sentence.is_empty());
+    let names_statement = statements.as_ref().is_some_and(|of| of.is_certain);
     let names_cause = causes
         .as_ref()
         .is_ok_and(|of| !causes::named(of, &per, factor, tested, None).is_empty());
@@ -270,6 +273,24 @@ impl Per {
             slices: [by_slice(0), by_slice(1)],
             is_told,
         }
+    }
+
+    /// By work of which it is known how much was in each slice.
+    fn counted(unit: WorkUnit, slices: [Vec<f64>; 2]) -> Per {
+        Per {
+            unit,
+            work: slices.each_ref().map(|slices| slices.iter().sum()),
+            slices,
+            is_told: false,
+        }
+    }
+
+    /// There is work in as many slices of each side as the test needs.
+    fn can_be_tested(&self) -> bool {
+        let with_work = |slices: &Vec<f64>| slices.iter().filter(|work| **work > 0.0).count();
+        self.slices
+            .iter()
+            .all(|slices| with_work(slices) >= FEWEST_SLICES)
     }
 
     /// What is measured by this work, of which nothing is known yet.

@@ -30,6 +30,8 @@ pub(super) struct Measure {
 pub(super) struct Tested {
     /// Bad less good.
     pub(super) difference: f64,
+    /// The same in standard errors, whatever its sign.
+    pub(super) errors: f64,
     /// It is larger than noise makes it.
     pub(super) beyond_noise: bool,
 }
@@ -116,6 +118,7 @@ pub(super) fn test(measures: &[Measure]) -> Option<Vec<Tested>> {
             .zip(errors)
             .map(|((measure, difference), error)| Tested {
                 difference,
+                errors: difference.abs() / error,
                 beyond_noise: difference.abs() > limit * error && difference.abs() > measure.drift(),
             })
             .collect(),

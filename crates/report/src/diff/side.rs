@@ -6,6 +6,7 @@ use std::sync::Arc;
 use dbtime_model::{SessionId, StackId, State, Wait, counter};
 
 use super::changes::is_tested;
+use super::executions::Executions;
 use super::noise::MOST_SLICES;
 use super::side_causes::{CauseKey, OfCause, SideCauses};
 use crate::causes::{BlockedTime, Samples};
@@ -17,7 +18,6 @@ use crate::load::Source;
 use crate::numbered::Numbered;
 use crate::report::{ReportError, load};
 use crate::scan::{Period, is_foreground, scan};
-use crate::statement_counts::StatementCounts;
 use crate::sums::FidelityMix;
 use crate::sums::Sums;
 use crate::work::{CountedWork, WorkUnit};
@@ -117,8 +117,10 @@ pub(super) struct Side {
     pub(super) fidelity: Option<FidelityMix>,
     pub(super) has_stacks: bool,
     pub(super) work: CountedWork,
-    /// What the server counted of statements.
-    pub(super) counts: StatementCounts,
+    /// Of statements, as the server counted them.
+    pub(super) executions: Executions,
+    /// Those of clients.
+    pub(super) commands: Executions,
     /// Transactions are those that were read from the sessions' memory: not of the first moments, nor of short sessions.
     pub(super) has_transactions_of_memory: bool,
     pub(super) problems: Vec<String>,
@@ -137,9 +139,9 @@ impl Side {
         // From which second on the transactions of a session are counted.
         let mut counted: HashMap<SessionId, i64> = HashMap::new();
         let mut has_transactions_of_memory = false;
-        let mut counts = StatementCounts::default();
+        let mut is_told_by_server = false;
         let counter_problems = source.counters(|row| {
-            counts.add_counter(row, filter);
+            is_told_by_server |= row.source == counter::SERVER_STATISTICS;
             if filter.takes_time(row.time) && is_foreground(row.session, &mut dimensions, filter) {
                 work.add_counter(row);
                 if row.name == counter::TRANSACTIONS {
@@ -185,11 +187,19 @@ impl Side {
             }
         });
         scan.check(filter)?;
+        let slices = Slices::of(scan.period);
         let mut problems = scan.problems;
         problems.extend(counter_problems);
+        let mut executions = Executions::default();
+        if is_told_by_server {
+            // Once more: which slice a second belongs to was not known before. What cannot be read was named then.
+            let _ = source.counters(|row| executions.add_counter(row, filter, slices));
+        }
+        let mut commands = Executions::of_commands(source.meta());
         problems.extend(source.latency(|row| {
             if filter.takes_time(row.time) && is_foreground(row.session, &mut dimensions, filter) {
                 work.add_latency(row);
+                commands.add_command(row, filter, slices);
             }
         }));
         // Parallel workers do their leaders' work; a source that counts for all sessions at once says so by none.
@@ -204,7 +214,6 @@ impl Side {
         {
             work.drop(WorkUnit::Transaction);
         }
-        let slices = Slices::of(scan.period);
         let mut causes = SideCauses::default();
         if let Some(followed) = followed {
             blocked.divide(followed, &mut dimensions, |of, part, dimensions| {
@@ -265,7 +274,8 @@ impl Side {
             fidelity: sums.fidelity(),
             has_stacks,
             work,
-            counts,
+            executions,
+            commands,
             has_transactions_of_memory,
             problems: problems.into_iter().map(|problem| problem.0).collect(),
         })

@@ -5,18 +5,20 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 
 use super::diff_causes::CausesJson;
-use crate::diff::{Change, CounterChange, Diff, DiffSide, LatencyChange, Place, StatementChange};
+use crate::diff::{Change, CounterChange, Diff, DiffSide, LatencyChange, Place, StatementChange, Verdict};
 use crate::function::Function;
 use crate::group::known_query_id;
-use crate::statement_counts::CountedStatement;
+use crate::statement_counts::{CountedBy, CountedStatement};
 use crate::work::WorkUnit;
 
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
     /// Throughput and DB time of both sides.
     headline: &'a str,
-    /// Which statement changed most, and how; empty when none did by more than noise.
+    /// Which statement changed most, and how; empty when none can be named.
     statement: &'a str,
+    /// It changed by more than noise.
+    statement_is_certain: bool,
     conclusion: &'a str,
     /// Whom sessions waited for, where that explains the difference best; else empty.
     cause: &'a str,
@@ -35,6 +37,8 @@ pub(super) struct Document<'a> {
     db_time: &'a Change,
     /// By what the statements are divided; null when one side knows none.
     statements_per: Option<&'static str>,
+    /// Who counted how often they were executed; null when a side does not know it.
+    statements_counted_by: Option<&'static str>,
     statements: Vec<StatementJson<'a>>,
     causes: CausesJson<'a>,
     cells: &'a [Change],
@@ -72,13 +76,24 @@ struct StatementJson<'a> {
     text: Option<&'a str>,
     #[serde(flatten)]
     change: &'a Change,
-    /// What the server counted of it, whoever executed it.
+    /// By its own executions, where they are known well enough on both sides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    per_execution: Option<PerExecutionJson>,
+    /// How often it was executed.
     #[serde(skip_serializing_if = "Option::is_none")]
     good_counted: Option<CountedStatement>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bad_counted: Option<CountedStatement>,
     /// By wait event and state; without verdicts.
     cells: Vec<CellJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct PerExecutionJson {
+    good: f64,
+    bad: f64,
+    difference: f64,
+    verdict: Verdict,
 }
 
 #[derive(Serialize)]
@@ -116,6 +131,7 @@ impl<'a> From<&'a Diff> for Document<'a> {
         Document {
             headline: &diff.headline,
             statement: diff.statements.as_ref().map_or("", |of| of.sentence.as_str()),
+            statement_is_certain: diff.statements.as_ref().is_some_and(|of| of.is_certain),
             conclusion: &diff.conclusion,
             cause: diff.causes.as_ref().map_or("", |of| of.sentence.as_str()),
             whole: &diff.whole,
@@ -147,6 +163,9 @@ impl<'a> From<&'a Diff> for Document<'a> {
             },
             db_time: &diff.total,
             statements_per: diff.statements.as_ref().map(|of| of.per.as_str()),
+            statements_counted_by: (diff.statements.as_ref())
+                .and_then(|of| of.counted_by)
+                .map(CountedBy::as_str),
             statements: diff
                 .statements
                 .iter()
@@ -175,6 +194,12 @@ impl<'a> From<&'a StatementChange> for StatementJson<'a> {
             sql_id: statement.sql_id.as_deref(),
             text: statement.text.as_deref(),
             change: &statement.change,
+            per_execution: statement.per_execution.as_ref().map(|of| PerExecutionJson {
+                good: of.per_unit[0],
+                bad: of.per_unit[1],
+                difference: of.difference,
+                verdict: of.verdict,
+            }),
             good_counted: statement.counted[0],
             bad_counted: statement.counted[1],
             cells: statement.cells.iter().map(CellJson::from).collect(),

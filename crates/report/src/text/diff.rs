@@ -1,8 +1,8 @@
 //! What changed between two recordings.
 
-use super::diff_causes;
 use super::page::{Page, Table};
-use crate::diff::{Change, Diff, LatencyChange, Place, StatementChange, Verdict, amount, rate};
+use super::{diff_causes, diff_executions};
+use crate::diff::{Change, Diff, LatencyChange, Place, StatementChange, Verdict, amount};
 use crate::group::{moment, query_id};
 use crate::number::{Amounts, duration, seconds};
 use crate::server_start::start_of_server;
@@ -246,7 +246,7 @@ fn statements(diff: &Diff, page: &mut Page) {
         return;
     }
     let counted = match unit {
-        WorkUnit::Transaction if unit != diff.unit && statements.are_counted => {
+        WorkUnit::Transaction if unit != diff.unit && statements.counted_by.is_some() => {
             ", all of them, as they were counted in the sessions' memory"
         }
         WorkUnit::Transaction if unit != diff.unit => {
@@ -257,11 +257,10 @@ fn statements(diff: &Diff, page: &mut Page) {
     page.heading(&format!(
         "Statements (per {unit}{counted}; the largest difference first)"
     ));
-    let mut heads = vec!["GOOD", "BAD", "difference", "% of DB time", "significant"];
-    if statements.are_counted {
-        heads.extend(["calls GOOD", "calls BAD"]);
-    }
-    let mut table = Table::new(&["query", "statement", "most of the difference in"], &heads);
+    let mut table = Table::new(
+        &["query", "statement", "most of the difference in"],
+        &["GOOD", "BAD", "difference", "% of DB time", "significant"],
+    );
     let numbers = |change: &Change| {
         [
             if_any(change.per_unit[0], unit),
@@ -270,7 +269,7 @@ fn statements(diff: &Diff, page: &mut Page) {
             format!("{:+.1}", change.percent),
         ]
     };
-    for statement in shown {
+    for statement in &shown {
         let change = &statement.change;
         let id = statement.sql_id.clone().unwrap_or_else(|| place(&change.place));
         let text = match change.place {
@@ -280,31 +279,15 @@ fn statements(diff: &Diff, page: &mut Page) {
         let mut cells = vec![id, text, most(statement)];
         cells.extend(numbers(change));
         cells.push(verdict(change.verdict));
-        if statements.are_counted {
-            let least = if statements.are_at_least { ">=" } else { "" };
-            let calls = |of: Option<f64>| {
-                of.map_or_else(|| "~".to_string(), |calls| format!("{least}{}", rate(calls)))
-            };
-            cells.extend(statement.calls_per_unit.map(calls));
-        }
         table.row(cells);
     }
     table.rule();
     let mut cells = vec!["DB time".to_string(), String::new(), String::new()];
     cells.extend(numbers(&statements.total));
-    cells.resize(3 + heads.len(), String::new());
+    cells.push(String::new());
     table.row(cells);
     page.table(&table);
-    if statements.are_counted {
-        page.paragraph(&format!(
-            "Calls (per {unit}): pg_stat_statements, which counts executions of the whole server when they end; ~ = it counted none{}.",
-            if statements.are_at_least {
-                "; >= there may have been more: it was reset, threw statements out, or counted some without saying which"
-            } else {
-                ""
-            }
-        ));
-    }
+    diff_executions::render(statements, &shown, page);
 }
 
 /// The cell in which the difference goes furthest in the direction of the whole.

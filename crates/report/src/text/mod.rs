@@ -11,6 +11,7 @@ mod connecting;
 mod database_view;
 mod diff;
 mod diff_causes;
+mod diff_executions;
 mod dive;
 mod dive_diff;
 mod exact_latches;

@@ -1,0 +1,238 @@
+//! The statement that the first line names, and what is said of it.
+//!
+//! Where it is known how often statements were executed, it is the one that takes longer each time: by transaction or second a statement
+//! has more time, too, when it is only executed more often, and in a closed loop it has less when it became slow. That is said of one
+//! that takes as long as it did.
+
+use dbtime_model::State;
+
+use super::answer::{Change, Place, StatementChange, Verdict};
+use super::causes::largest_first;
+use super::conclusion::{GROWTH_COUNTS, amount, per_words};
+use super::headline::rate;
+use crate::group::query_id;
+use crate::statement_text::beginning;
+use crate::work::WorkUnit;
+
+/// Where the time of a statement has changed by more than so many times what the length of its executions explains, most of that is in
+/// how often it is executed.
+const RATHER_OFTEN: f64 = 2.0;
+/// What one side has less of than this part of the other it hardly has.
+const HARDLY: f64 = 0.2;
+/// A second place is named when the first has less than this part of the difference …
+const MOST: f64 = 0.7;
+/// … and the second at least this.
+const MUCH: f64 = 0.2;
+/// Characters of a text in the sentence.
+const TEXT: usize = 60;
+
+/// A change of a statement, by what it is measured best.
+struct Found<'a> {
+    statement: &'a StatementChange,
+    change: &'a Change,
+    is_per_execution: bool,
+    /// What it makes of DB time per unit of work.
+    size: f64,
+}
+
+impl<'a> Found<'a> {
+    fn per_unit(statement: &'a StatementChange) -> Found<'a> {
+        Found {
+            statement,
+            change: &statement.change,
+            is_per_execution: false,
+            size: statement.change.difference,
+        }
+    }
+
+    fn per_execution(statement: &'a StatementChange) -> Option<Found<'a>> {
+        let change = statement.per_execution.as_ref()?;
+        // As often as on the side on which it takes longer.
+        let often = statement.calls_per_unit[usize::from(change.difference > 0.0)]?;
+        Some(Found {
+            statement,
+            change,
+            is_per_execution: true,
+            size: change.difference * often,
+        })
+    }
+
+    /// Where one of the two is more than noise: the one that says more.
+    fn significant(statement: &'a StatementChange) -> Option<Found<'a>> {
+        let is_significant = |found: &Found<'_>| found.change.verdict == Verdict::Significant;
+        let each = Found::per_execution(statement).filter(is_significant);
+        let whole = Some(Found::per_unit(statement)).filter(is_significant);
+        match (each, whole) {
+            (Some(each), Some(whole)) if whole.size.abs() > RATHER_OFTEN * each.size.abs() => Some(whole),
+            (each, whole) => each.or(whole),
+        }
+    }
+}
+
+/// The statement that changed most, if any did by more than noise, and whether one did; else the one that is likely to have.
+pub(super) fn named(
+    statements: &[StatementChange],
+    unit: WorkUnit,
+    likely: Option<u64>,
+    slices: [usize; 2],
+) -> (String, bool) {
+    let significant = |sign: f64| {
+        statements
+            .iter()
+            .filter(|statement| statement.change.place != Place::Statement(0))
+            .filter_map(Found::significant)
+            .filter(|found| found.size * sign > 0.0)
+            .reduce(|most, found| {
+                if found.size.abs() > most.size.abs() {
+                    found
+                } else {
+                    most
+                }
+            })
+    };
+    let size = |of: &Option<Found<'_>>| of.as_ref().map_or(0.0, |of| of.size.abs());
+    let (grown, shrunk) = (significant(1.0), significant(-1.0));
+    let certain = match size(&grown) >= GROWTH_COUNTS * size(&shrunk) {
+        true => grown,
+        false => shrunk,
+    };
+    if let Some(found) = certain {
+        return (sentence(&found, unit), true);
+    }
+    let likely = statements
+        .iter()
+        .find(|statement| likely.is_some_and(|id| statement.change.place == Place::Statement(id)))
+        .map(|statement| Found::per_execution(statement).unwrap_or_else(|| Found::per_unit(statement)));
+    let sentence = likely.map_or_else(String::new, |found| {
+        format!("{} {}", sentence(&found, unit), doubt(&found, slices))
+    });
+    (sentence, false)
+}
+
+/// Why it is only likely.
+fn doubt(found: &Found<'_>, [good, bad]: [usize; 2]) -> String {
+    let why = match found.change.verdict {
+        Verdict::NotTested => "it was executed in too few seconds to tell that from noise".to_string(),
+        _ => format!("not beyond the noise of so few slices of time ({good} and {bad})"),
+    };
+    format!("Not certain: it is most of the difference of DB time, but {why}.")
+}
+
+fn sentence(found: &Found<'_>, unit: WorkUnit) -> String {
+    let Found {
+        statement,
+        change,
+        is_per_execution,
+        ..
+    } = found;
+    let [good, bad] = change.per_unit;
+    let id = match (&statement.sql_id, &change.place) {
+        (Some(sql_id), _) => sql_id.clone(),
+        (None, Place::Statement(id)) => query_id(*id),
+        (None, _) => String::new(),
+    };
+    let text = statement.text.as_deref().map_or_else(String::new, |text| {
+        format!(" ({})", beginning(text, TEXT).trim_end_matches(';'))
+    });
+    let by = match is_per_execution {
+        true => WorkUnit::Execution,
+        false => unit,
+    };
+    let per = per_words(by);
+    // Who executed it may have been too short in it to be seen.
+    let is_executed_on_both = statement.per_execution.is_some();
+    let how = if good <= 0.0 && !is_executed_on_both {
+        format!("is new in BAD, with {} {per}", amount(bad, by))
+    } else if bad <= 0.0 && !is_executed_on_both {
+        format!("is not in BAD, and took {} {per} in GOOD", amount(good, by))
+    } else {
+        let side = |value: f64, name: &str| match value > 0.0 {
+            true => format!("{} in {name}", amount(value, by)),
+            false => format!("nothing seen in {name}"),
+        };
+        let times = match good > 0.0 && bad > 0.0 {
+            true => format!(": {} times", rate(bad / good)),
+            false => String::new(),
+        };
+        let often = match (is_executed_on_both && !is_per_execution, statement.calls_per_unit) {
+            (true, [Some(good), Some(bad)]) => format!("; executed {} and {} times", rate(good), rate(bad)),
+            _ => String::new(),
+        };
+        format!(
+            "takes {} {} {per} ({}, {}{times}{often})",
+            amount(change.difference.abs(), by),
+            if change.difference > 0.0 { "more" } else { "less" },
+            side(good, "GOOD"),
+            side(bad, "BAD"),
+        )
+    };
+    format!(
+        "Query {id}{text} {how}{}.",
+        whereto(&cells(found), change.difference)
+    )
+}
+
+/// The cells of the statement, measured as its change is; the largest difference first.
+fn cells(found: &Found<'_>) -> Vec<Change> {
+    let statement = found.statement;
+    let mut cells = statement.cells.clone();
+    if let (true, [Some(good), Some(bad)]) = (found.is_per_execution, statement.counted) {
+        let calls = [good.calls, bad.calls];
+        for cell in &mut cells {
+            cell.per_unit = [0, 1].map(|n| cell.values[n] as f64 / calls[n] as f64);
+            cell.difference = cell.per_unit[1] - cell.per_unit[0];
+        }
+        largest_first(&mut cells, |cell| cell);
+    }
+    cells
+}
+
+/// Into which waits and states most of it went (or from which it came), and what that means.
+fn whereto(cells: &[Change], whole: f64) -> String {
+    let parts: Vec<(&Change, f64)> = cells
+        .iter()
+        .map(|cell| (cell, cell.difference / whole))
+        .filter(|(_, part)| *part > 0.0)
+        .take(2)
+        .collect();
+    let Some((first, part)) = parts.first() else {
+        return String::new();
+    };
+    let mut text = format!(", {} of that in {}", in_percent(*part), cell_name(first));
+    if let Some((second, more)) = parts.get(1)
+        && *part < MOST
+        && *more >= MUCH
+    {
+        text += &format!(", {} in {}", in_percent(*more), cell_name(second));
+    }
+    text + meaning(first).unwrap_or_default()
+}
+
+fn in_percent(part: f64) -> String {
+    format!("{:.0} %", (part * 100.0).min(100.0))
+}
+
+fn cell_name(cell: &Change) -> String {
+    match &cell.place {
+        Place::Cell(wait, state) => format!("{wait}, {state}"),
+        _ => String::new(),
+    }
+}
+
+/// What it means that a statement has more (or less) time in a cell; none where the cell says it itself.
+fn meaning(cell: &Change) -> Option<&'static str> {
+    let Place::Cell(wait, state) = &cell.place else {
+        return None;
+    };
+    let [good, bad] = cell.per_unit;
+    let is_read = wait.event.to_ascii_lowercase().contains("read");
+    match (state, &*wait.class) {
+        (State::Disk, _) if is_read && good <= HARDLY * bad => Some(": its reads now come from the device"),
+        (State::Disk, _) if is_read && bad <= HARDLY * good => {
+            Some(": its reads hardly come from the device any longer")
+        }
+        (State::Disk, _) if is_read && bad > good => Some(": it waits longer for reads from the device"),
+        (State::Sleep, "Lock") if good <= HARDLY * bad => Some(": it now waits for locks of other sessions"),
+        _ => None,
+    }
+}

@@ -1,0 +1,81 @@
+//! How often the statements of a comparison were executed, and how long one execution took.
+
+use super::diff::{if_any, place, signed, verdict};
+use super::page::{Page, Table};
+use crate::diff::{Place, StatementChange, Statements, rate};
+use crate::statement_counts::CountedBy;
+use crate::statement_text::cell;
+use crate::work::WorkUnit;
+
+/// What of a statement's text is shown.
+const TEXT: usize = 60;
+/// What stands for a number that is not known.
+const NOT_KNOWN: &str = "?";
+
+/// Of the statements that are shown above.
+pub(super) fn render(statements: &Statements, shown: &[&StatementChange], page: &mut Page) {
+    let is_known = |of: &&&StatementChange| of.change.place != Place::Statement(0);
+    let shown: Vec<&StatementChange> = shown.iter().filter(is_known).copied().collect();
+    let (Some(counted_by), [_, ..]) = (statements.counted_by, shown.as_slice()) else {
+        return;
+    };
+    let unit = statements.per;
+    page.heading(&format!(
+        "Executions of these statements (calls per {unit}; DB time per execution)"
+    ));
+    let mut table = Table::new(
+        &["query", "statement"],
+        &[
+            "calls GOOD",
+            "BAD",
+            "per execution GOOD",
+            "BAD",
+            "difference",
+            "significant",
+        ],
+    );
+    let least = if statements.are_at_least { ">=" } else { "" };
+    let calls =
+        |of: Option<f64>| of.map_or_else(|| "~".to_string(), |calls| format!("{least}{}", rate(calls)));
+    for statement in shown {
+        let of = &statement.change.place;
+        let name = statement.sql_id.clone().unwrap_or_else(|| place(of));
+        let text = match of {
+            Place::Statement(id) => cell(*id, statement.text.as_deref(), TEXT),
+            _ => String::new(),
+        };
+        let mut cells = vec![name, text];
+        cells.extend(statement.calls_per_unit.map(calls));
+        cells.extend(match &statement.per_execution {
+            Some(of) => [
+                if_any(of.per_unit[0], WorkUnit::Execution),
+                if_any(of.per_unit[1], WorkUnit::Execution),
+                signed(of.difference, WorkUnit::Execution),
+                verdict(of.verdict),
+            ],
+            None => std::array::from_fn(|_| NOT_KNOWN.to_string()),
+        });
+        table.row(cells);
+    }
+    page.table(&table);
+    page.paragraph(&told_of(counted_by, statements.are_at_least));
+}
+
+/// What calls are, and what is missing.
+fn told_of(counted_by: CountedBy, are_at_least: bool) -> String {
+    let (what, why) = match counted_by {
+        CountedBy::Server => (
+            "pg_stat_statements, which counts executions of the whole server when they end",
+            "it was reset, threw statements out, or counted some without saying which",
+        ),
+        CountedBy::Commands => (
+            "commands of clients, each of them counted; one message of several statements is one, of the last of them",
+            "the recorder had no room for some events",
+        ),
+    };
+    let least = match are_at_least {
+        true => format!("; >= there may have been more: {why}"),
+        false => String::new(),
+    };
+    format!("Calls: {what}; ~ = none{least}. ? = not known, or a side has none.")
+}
