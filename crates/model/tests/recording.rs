@@ -81,6 +81,7 @@ prop_compose! {
             statements: texts.iter().map(|text| StatementRow {
                 id: text.len() as u64,
                 text: text.clone(),
+                is_fingerprint: text.len() % 2 == 1,
                 sql_id: text.clone(),
                 plan_steps: vec![PlanStep { plan: text.len() as u64, operation: text.clone(), ..PlanStep::default() }; text.len() % 3],
                 callers: vec![Caller { statement: 7, calls: 1, elapsed_us: text.len() as u64 }; text.len() % 2],

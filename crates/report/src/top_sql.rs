@@ -26,6 +26,9 @@ pub struct StatementTime {
     /// Its name in the database, where it has one (Oracle: `sql_id`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sql_id: Option<String>,
+    /// Its id is dbtime's fingerprint of the text, where the server gives others an id of its own.
+    #[serde(rename = "fingerprint", skip_serializing_if = "std::ops::Not::not")]
+    pub has_fingerprint: bool,
     /// Its text; none when it was not read.
     pub text: Option<String>,
     /// Databases in which it ran.
@@ -178,6 +181,7 @@ impl TopSqlBuilder {
                     text: dimensions.statement(id).map(str::to_string),
                     databases: of.databases.into_iter().collect(),
                     users: of.users.into_iter().collect(),
+                    has_fingerprint: dimensions.statement_row(id).is_some_and(|row| row.is_fingerprint),
                     main_wait,
                     main_wait_ns,
                     main_state,

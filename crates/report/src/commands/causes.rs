@@ -54,7 +54,7 @@ impl Cause {
 /// PostgreSQL writes such a file, and reads it again: one cause. `BufFileRead`, `BufFileTruncate`, `BufFileWrite` up to 16, since then
 /// `BuffileRead` and so on.
 fn is_of_temporary_files(wait: &Wait) -> bool {
-    wait.class == "IO"
+    &*wait.class == "IO"
         && wait
             .event
             .get(..7)

@@ -14,6 +14,9 @@ use crate::top_sql::{NoStatements, StatementTime};
 const STATEMENTS: usize = 10;
 /// Characters of a text.
 const TEXT: usize = 120;
+/// pgss_ProcessUtility in contrib/pg_stat_statements.
+const OWN_NUMBER: &str = "* dbtime's fingerprint of the text: pg_stat_statements takes the id of a utility statement away when it is first \
+     executed, and where it was prepared it has none from then on.";
 
 pub(super) fn render(report: &Report, page: &mut Page) {
     let top = match &report.top_sql {
@@ -36,6 +39,8 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         true => "fingerprint",
         false => "query",
     };
+    // Where all of them are, the head of the column says it.
+    let marks = !report.meta.database.has_fingerprints();
     let counts = &top.counts;
     let mut heads = vec!["DB time", "%", "AAS", "on CPU", "disk"];
     if !counts.is_empty() {
@@ -61,7 +66,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         let wait = &statement.main_wait;
         let share = percent(percent_of(statement.main_wait_ns, statement.sums.total_ns()));
         let text = cell(statement.id, statement.text.as_deref(), TEXT);
-        let mut cells = vec![id(statement), text, format!("{wait} {share} %")];
+        let mut cells = vec![id(statement, marks), text, format!("{wait} {share} %")];
         cells.extend(numbers(&statement.sums));
         if !counts.is_empty() {
             cells.extend(counted_cells(statement.counted, counts));
@@ -78,6 +83,9 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         table.row(cells);
     }
     page.table(&table);
+    if marks && shown.iter().any(|statement| statement.has_fingerprint) {
+        page.paragraph(OWN_NUMBER);
+    }
     if !counts.is_empty() {
         page.paragraph(&told_of(counts));
     }
@@ -147,10 +155,12 @@ fn told_of(counts: &StatementCounts) -> String {
     text
 }
 
-fn id(statement: &StatementTime) -> String {
+/// `marks`: what is no id of the server has a star.
+fn id(statement: &StatementTime, marks: bool) -> String {
     match (&statement.sql_id, statement.id) {
         (Some(sql_id), _) => sql_id.clone(),
         (None, 0) => String::new(),
+        (None, id) if marks && statement.has_fingerprint => format!("{}*", query_id(id)),
         (None, id) => query_id(id),
     }
 }
