@@ -162,7 +162,7 @@ static __always_inline void note_activity(struct dbt_slot *slot, struct dbt_noti
 	note->activity = (struct dbt_activity){ .wait = wait };
 	if (slot->shared.record) {
 		read_record(0, &slot->source, slot->shared.record, &note->activity);
-		name_by_record(0, &slot->source, slot->shared.record, &slot->text, &note->activity, true);
+		name_by_known_text(&slot->source, slot->shared.record, &slot->text, &note->activity);
 	}
 	note->since = since_of(0, &slot->source, slot->shared.record, note->activity.session_state);
 }

@@ -263,6 +263,30 @@ static __always_inline void name_by_record(struct task_struct *task, struct dbt_
 	activity->statement = text->fingerprint;
 }
 
+/* The same in an interrupt, by the memory that the session shares with the task that was interrupted: of a text that was read before, by
+ * its hash, which takes half a microsecond at most. */
+static __always_inline void name_by_known_text(struct dbt_wait_source *source, __u64 record, struct dbt_text *text,
+					       struct dbt_activity *activity)
+{
+	__u64 since = 0, address = 0, hash = 0, *known;
+	__u32 before = 1, after = 1;
+
+	if (activity->statement || !activity->session_state || !source->text_offset || !record ||
+	    read_memory(0, &since, sizeof(since), record + source->since_offset) || !since)
+		return;
+	if (since == text->since) {
+		activity->statement = text->fingerprint;
+		return;
+	}
+	if (read_memory(0, &before, sizeof(before), record) || before & 1 ||
+	    read_memory(0, &address, sizeof(address), record + source->text_offset) ||
+	    (source->gives_ids && !is_utility(0, address)) || !hash_own_text(address, &hash))
+		return;
+	known = bpf_map_lookup_elem(&fingerprints, &hash);
+	if (known && !read_memory(0, &after, sizeof(after), record) && after == before)
+		activity->statement = *known;
+}
+
 static __always_inline void name_statement(struct task_struct *task, struct dbt_wait_source *source, struct dbt_text *text,
 					   struct dbt_activity *activity, bool only_known)
 {

@@ -276,6 +276,12 @@ static __always_inline struct dbt_activity read_activity(struct task_struct *tas
 	return activity;
 }
 
+/* Whether the text that was read last is of another execution than the row that was found; false where it is not known when that began. */
+static __always_inline bool began_another(struct dbt_slot *slot)
+{
+	return slot->since != COMMENT_NONE && slot->since != COMMENT_NOT_READ && slot->since != slot->text.since;
+}
+
 /* Now, while it sleeps: short sleeps are over before the second look. Who sends a session its next command is no question; who gives
  * a background process its work is one. */
 static __always_inline void mark_sampled_sleep(struct task_struct *task, __u64 switches, __u32 state, __u32 wait)
@@ -593,7 +599,7 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	if (!is_memory_busy(task))
 		name_statement(task, &slot->source, &slot->text, &sample->activity, false);
 	/* What it executes now may be another one. */
-	if (!slot->has_run_since && has_run(task, switches))
+	if (slot->has_run_since ? began_another(slot) : has_run(task, switches))
 		sample->activity.statement = slot->activity.statement;
 	sample->comment = is_memory_busy(task) ? COMMENT_NOT_READ : other_comment(task, slot);
 	if (sample->activity.wait == WAIT_NOT_READ)

@@ -440,7 +440,7 @@ fn time_can_be_grouped_and_filtered_by_statement() {
     dbtime(&["report", path, "--query", "4711"])
         .expect_code(1)
         .expect_stderr(&["no time in query 4711", &first]);
-    dbtime(&["report", path, "--query", &first, "--latency"])
+    dbtime(&["report", path, path, "--compare", "--query", &first])
         .expect_code(2)
         .expect_stderr(&["--query"]);
 }
@@ -546,7 +546,8 @@ fn a_commit_that_was_prepared_has_its_text_in_every_version() {
             .parse()
             .expect("a number");
         let (exact, sampled) = (exact.stop(), sampled.stop());
-        for recorded in [&exact, &sampled] {
+        // A sample of a short wait may come when the session has gone on to its next statement.
+        for (recorded, most) in [(&exact, 0.01), (&sampled, 0.2)] {
             let by_wait = recorded.json(&["--by", "query", "--wait", "IO:WALSync"]);
             let all = number(&by_wait["db_time_ns"]);
             let nameless: f64 = (by_wait["ledger"].as_array().expect("a ledger").iter())
@@ -560,7 +561,7 @@ fn a_commit_that_was_prepared_has_its_text_in_every_version() {
                 all / 1e9
             ));
             assert!(all > 0.2e9, "commits wait: {by_wait:#}");
-            assert!(nameless < 0.01 * all, "{}: {by_wait:#}", build.name);
+            assert!(nameless < most * all, "{}: {by_wait:#}", build.name);
             let statements = recorded.json(&[]);
             let commit = (statements["statements"].as_array().expect("statements").iter())
                 .find(|of| of["text"] == "END;" && of["fingerprint"] == true);

@@ -229,7 +229,8 @@ mod tests {
         }
         // The quick ones take a tenth of a second, the next twelve eight, and then there is one every ten seconds.
         assert!((QUICK_TRIES + 12..QUICK_TRIES + 20).contains(&asked), "{asked}");
-        for id in 1..=MOST as u64 + 1 {
+        // The mark of many has a text of its own.
+        for id in POOLED + 1..=MOST as u64 + 2 {
             statements.see(id, now, &mut rows, || None);
         }
         assert_eq!(statements.say_once(), Some(TOO_MANY));
@@ -251,13 +252,13 @@ mod tests {
             });
             asked
         };
-        for id in 1..=100 {
+        for id in POOLED + 1..=POOLED + 100 {
             assert!(ask(&mut statements, id, now) <= 10);
         }
         // One that found no time is asked later.
         let later = now + Duration::from_secs(3);
-        let before = ask(&mut statements, 1, later);
-        assert!(ask(&mut statements, 100, later) > before);
+        let before = ask(&mut statements, POOLED + 1, later);
+        assert!(ask(&mut statements, POOLED + 100, later) > before);
     }
 
     #[test]
@@ -265,7 +266,7 @@ mod tests {
         let now = Instant::now();
         let (mut statements, mut rows) = (Statements::new(now), Rows::default());
         let mut asked = 0;
-        for id in 1..=200 {
+        for id in POOLED + 1..=POOLED + 200 {
             statements.see(id, now, &mut rows, || {
                 asked += 1;
                 text(&"x".repeat(1 << 20))

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use arrow_array::types::Int32Type;
 use arrow_array::{
-    Array, ArrayRef, BinaryArray, DictionaryArray, Float64Array, Int32Array, Int64Array, ListArray,
-    RecordBatch, StringArray, StructArray, UInt64Array, new_null_array,
+    Array, ArrayRef, BinaryArray, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array,
+    ListArray, RecordBatch, StringArray, StructArray, UInt64Array, new_null_array,
 };
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field};
@@ -107,6 +107,9 @@ fn repeated(array: &ArrayRef, rows: usize) -> ArrayRef {
     }
     if let Some(numbers) = array.as_any().downcast_ref::<UInt64Array>() {
         return Arc::new(UInt64Array::from_value(numbers.value(0), rows));
+    }
+    if let Some(flags) = array.as_any().downcast_ref::<BooleanArray>() {
+        return Arc::new(BooleanArray::from(vec![flags.value(0); rows]));
     }
     new_null_array(array.data_type(), rows)
 }

@@ -89,7 +89,7 @@ mod tests {
             ("select $$ secr", "select…"),
             ("select 1 /* secr", "select ?…"),
             // Comments that begin in the middle of what might be an operator.
-            ("select a <-- don't\n 'secr'", "select a…"),
+            ("select a <-- don't\n 'secr'", "select a < ?"),
             ("select a -/* don't */ 'secr'", "select a…"),
             ("select a +/* don't */ 'secr'", "select a + ?"),
             ("", ""),

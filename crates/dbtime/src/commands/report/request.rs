@@ -400,7 +400,7 @@ mod tests {
             (&["--timeline", "--by", "second"], "already"),
             (&["--timeline", "--by", "wait,state"], "one dimension"),
             (&["--timeline", "--by", "device"], "'device'"),
-            (&["--latency", "--by", "user"], "'user'"),
+            (&["--latency", "--by", "state"], "'state'"),
             (&["--by", "io_size"], "'io_size'"),
         ] {
             let refused = question(words).expect_err("no question");
