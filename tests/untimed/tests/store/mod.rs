@@ -169,7 +169,16 @@ fn only_the_files_that_are_needed_are_read() {
         .map(|path| folder_bytes(&path))
         .sum();
     assert_eq!(all, rows);
-    let needed = ["activity", "counters", "sessions", "stacks", "statements"].map(table);
+    // Commands are counted where calls were traced.
+    let needed = [
+        "activity",
+        "counters",
+        "latency",
+        "sessions",
+        "stacks",
+        "statements",
+    ]
+    .map(table);
     assert_eq!(everything, needed.iter().sum::<u64>());
     let [from, to] = [START_S + HOUR_S, START_S + 2 * HOUR_S].map(moment);
     let (hour, of) = read(&["--host", "db1", "--from", &from, "--to", &to]);
