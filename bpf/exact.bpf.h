@@ -41,7 +41,7 @@ const volatile __u8 call_uses[MAX_CALLS] = {};
 
 #include "commands.bpf.h"
 
-#define CALL_HISTOGRAMS 64 /* a power of two */
+#define CALL_HISTOGRAMS 128 /* a power of two */
 
 /* Number of the histogram of a system call in a wait event. */
 struct dbt_call_histogram {

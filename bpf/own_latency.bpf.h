@@ -21,9 +21,9 @@ struct {
 	__type(value, __u32);
 } free_histograms SEC(".maps");
 
-#define OWN_HISTOGRAMS 64 /* of a session; a power of two */
-#define OWN_OF_STATEMENTS 48 /* of these: a session of many statements keeps some for what it does in none */
-#define PROBES 4
+#define OWN_HISTOGRAMS 256 /* of a session; a power of two. One of seven statements, as of pgbench, has some 90 */
+#define OWN_OF_STATEMENTS 224 /* of these: a session of many statements keeps some for what it does in none */
+#define PROBES 8
 
 /* Which histograms a session has. */
 struct dbt_own_histograms {

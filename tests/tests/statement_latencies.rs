@@ -103,9 +103,9 @@ fn reads_have_their_statement(recorded: &Recorded) {
                 .sum()
         };
         say(&format!("{kind}: {} of {}", count(Some(&reader)), count(None)));
-        // The catalogue may be cold, too.
+        // The catalogue may be cold, too; and two neighbours may be read by one request.
         assert!(
-            count(Some(&reader)) >= READS as f64 && count(Some(&reader)) > 0.8 * count(None),
+            count(Some(&reader)) >= 0.95 * READS as f64 && count(Some(&reader)) > 0.8 * count(None),
             "{kind}: {groups:#?}"
         );
     }
@@ -192,13 +192,10 @@ fn so_many_different_statements_at_a_time_lose_no_time_and_no_command() {
     let pooled = recorded
         .statements()
         .values()
-        .any(|(_, text)| text.contains("many different statements"));
+        .any(|(_, text)| text.contains("statements not told apart"));
     assert!(pooled, "{:#?}", report["statements"][0]);
     let notes = quality["notes"].to_string();
-    assert!(
-        notes.contains("so many different statements at a time"),
-        "{notes}"
-    );
+    assert!(notes.contains("no room to tell all statements apart"), "{notes}");
     // Not a row for each.
     let known = recorded.statements().len();
     assert!(known < 20_000, "{known}");

@@ -14,12 +14,12 @@ const MOST: usize = 100_000;
 const MOST_TEXT: usize = 64 << 20;
 /// In place of statements of which more came at a time than are told apart: `STATEMENT_POOLED` of bpf/dbtime.h.
 pub(crate) const POOLED: u64 = dbt_statement_mark::STATEMENT_POOLED.0 as u64;
-const POOLED_TEXT: &str = "[many different statements at a time]";
+const POOLED_TEXT: &str = "[statements not told apart]";
 /// Stands before the text of several statements of which this is one.
 const ONE_OF_THESE: &str = "[one of these] ";
 /// What to say when there are more.
 const TOO_MANY: &str = "more than 100000 statements: further ones are recorded by their ids, without text";
-const TOO_MANY_AT_A_TIME: &str = "so many different statements at a time that they were not told apart: some seconds have one statement that stands for the rest";
+const TOO_MANY_AT_A_TIME: &str = "at times there was no room to tell all statements apart: those that are left over are one, [statements not told apart]";
 /// CPU time of getting them, in seconds: at once, and in every second after that.
 const CPU_S: f64 = 1.0;
 const CPU_S_A_SECOND: f64 = 0.1;

@@ -33,11 +33,11 @@ const MAX_SESSIONS: u32 = 16_384;
 pub(crate) const READY_SLOTS: u32 = 64;
 /// Different latencies (session, event, bucket …) in a second that have no histogram; each costs the kernel about 150
 /// bytes, twice.
-const MAX_LATENCIES: u32 = 32_768;
+const MAX_LATENCIES: u32 = 65_536;
 /// Statements, by how long they took (some 30 for each), of which commands are added up in a second; each costs the kernel about
 /// 1 KB, twice.
 const MAX_COMMANDS: u32 = 8_192;
-/// Histograms; each costs the kernel 9.6 KB. A busy session of a few statements has some 50.
+/// Histograms; each costs the kernel 9.6 KB. A busy session of a few statements has some 90.
 const MAX_HISTOGRAMS: u32 = 4_096;
 
 /// System calls that read from a file.
