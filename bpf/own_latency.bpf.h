@@ -21,16 +21,16 @@ struct {
 	__type(value, __u32);
 } free_histograms SEC(".maps");
 
-#define OWN_HISTOGRAMS 256 /* of a session; a power of two. One of seven statements, as of pgbench, has some 90 */
-#define OWN_OF_STATEMENTS 224 /* of these: a session of many statements keeps some for what it does in none */
-#define PROBES 8
+#define OWN_HISTOGRAMS 64 /* of a session; a power of two */
+#define OWN_OF_STATEMENTS 56 /* of these: a session of many statements keeps some for what it does in none */
+#define PROBES 4
 
-/* Which histograms a session has. Their keys are where they are: what is kept of a session has to be had in one piece of memory when it is
- * forked, and pieces of more than 16 KB are often not to be had at once. */
+/* Which histograms a session has. */
 struct dbt_own_histograms {
 	struct {
-		__u32 hash;   /* of its key */
+		struct dbt_latency_key key;
 		__u32 number; /* counted from 1; 0 = free */
+		__u32 pad;
 	} own[OWN_HISTOGRAMS];
 	__u64 of_statements; /* how many of them are of one statement */
 };
@@ -40,16 +40,6 @@ static __always_inline bool same_key(struct dbt_latency_key *a, struct dbt_laten
 	return a->name == b->name && a->call == b->call && a->statement == b->statement && a->inode == b->inode &&
 	       a->bytes == b->bytes && a->kind == b->kind && a->source == b->source && a->device == b->device &&
 	       a->file_system == b->file_system;
-}
-
-static __always_inline __u32 hash_of(struct dbt_latency_key *key)
-{
-	__u64 hash = key->statement ^ key->inode * 0x9e3779b97f4a7c15;
-
-	hash = (hash ^ ((__u64)key->name << 32 | key->call)) * 0xff51afd7ed558ccd;
-	hash ^= hash >> 32;
-	hash = (hash ^ ((__u64)key->bytes << 16 | key->kind << 8 | key->source)) * 0xc4ceb9fe1a85ec53;
-	return hash >> 32;
 }
 
 /* Adds to a histogram; numbers count from 1. */
@@ -74,8 +64,10 @@ static __always_inline bool add_to_histogram(__u32 number, __u64 ns)
  * bucket. Returns the number of the histogram, 0 where there was none to be had. */
 static __always_inline __u32 add_own_latency(struct dbt_own_histograms *mine, struct dbt_latency_key *key, __u64 ns)
 {
-	__u32 hash = hash_of(key), place = hash, number, i;
+	__u32 place = (key->name ^ key->name >> 21) * 31 + key->call * 7 + key->kind * 13 + key->source * 3 +
+		      (__u32)key->inode * 5 + (key->bytes >> 9) + (__u32)(key->statement >> 32);
 	struct dbt_histogram *histogram;
+	__u32 number, i;
 
 	for (i = 0; i < PROBES; i++, place++) {
 		place &= OWN_HISTOGRAMS - 1;
@@ -87,17 +79,12 @@ static __always_inline __u32 add_own_latency(struct dbt_own_histograms *mine, st
 			histogram = bpf_map_lookup_elem(&histograms, &number);
 			if (!histogram)
 				break;
-			mine->own[place].hash = hash;
+			mine->own[place].key = *key;
 			mine->own[place].number = number + 1;
 			mine->of_statements += !!key->statement;
 			histogram->key = *key;
-		} else {
-			if (mine->own[place].hash != hash)
-				continue;
-			number = mine->own[place].number - 1;
-			histogram = bpf_map_lookup_elem(&histograms, &number);
-			if (!histogram || !same_key(&histogram->key, key))
-				continue;
+		} else if (!same_key(&mine->own[place].key, key)) {
+			continue;
 		}
 		number = mine->own[place].number;
 		if (!add_to_histogram(number, ns))

@@ -37,7 +37,7 @@ const MAX_LATENCIES: u32 = 65_536;
 /// Statements, by how long they took (some 30 for each), of which commands are added up in a second; each costs the kernel about
 /// 1 KB, twice.
 const MAX_COMMANDS: u32 = 8_192;
-/// Histograms; each costs the kernel 9.6 KB. A busy session of a few statements has some 90.
+/// Histograms; each costs the kernel 9.6 KB. Of a session some 60 at most.
 const MAX_HISTOGRAMS: u32 = 4_096;
 
 /// System calls that read from a file.
