@@ -238,7 +238,6 @@ impl Database for Instance {
             executable: executable.unwrap_or_default().to_string_lossy().into_owned(),
             target: format!("{} by {}", self.name, self.path.display()),
             statement_ids: String::new(),
-            entries_checked: 0,
             held_locks: false,
             locks: false,
             ..DatabaseMeta::default()

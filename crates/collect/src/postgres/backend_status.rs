@@ -107,10 +107,7 @@ impl BackendStatus {
             Some(_) => return Err("this build of the server keeps them in an unknown place"),
             None => return Err("the server's code does not show where they are"),
         };
-        let entries = processes
-            .iter()
-            .filter_map(|&pid| Some((pid, status.entry(pid)?)));
-        status.checked = check(executable, entries, text_bytes)?;
+        status.checked = check(status, executable, processes, text_bytes)?;
         Ok(status)
     }
 
@@ -220,7 +217,7 @@ impl BackendStatus {
     }
 
     /// Reads a session's entry, whose address is given; none when the session writes it meanwhile.
-    fn read<T>(self, pid: u32, fields: impl Fn(u64) -> Option<T>) -> Option<T> {
+    pub(super) fn read<T>(self, pid: u32, fields: impl Fn(u64) -> Option<T>) -> Option<T> {
         let entry = self.entry(pid)?;
         let count = || memory::read_u32(pid, entry + CHANGE_COUNT).ok();
         let before = count().filter(|count| count & 1 == 0)?;

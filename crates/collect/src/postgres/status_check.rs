@@ -1,7 +1,7 @@
 //! Whether the entries of sessions lie where they are taken to lie: each has to say of its process what is known of that otherwise. A
 //! layout that is off by a few bytes would give numbers that look like ids.
 
-use super::backend_status::{ACTIVITY, APPLICATION, CHANGE_COUNT, MOST_NAME, PROCESS_ID, STATE, WHOSE};
+use super::backend_status::{ACTIVITY, APPLICATION, BackendStatus, MOST_NAME, PROCESS_ID, STATE, WHOSE};
 use crate::executable::Executable;
 use crate::{memory, process};
 
@@ -27,21 +27,23 @@ struct Known {
     database: Option<u32>,
 }
 
-/// Looks at the entries of these processes, whose addresses are given. `text_bytes`: how long the place of a text is. Returns how many of
+/// Looks at the entries of these processes. `text_bytes`: how long the place of a text is. Returns how many of
 /// them agree: a process that has only begun has not filled in its entry.
 ///
 /// # Errors
 /// What does not agree.
 pub(super) fn check(
+    status: BackendStatus,
     executable: &Executable,
-    entries: impl Iterator<Item = (u32, u64)>,
+    processes: &[u32],
     text_bytes: Option<u32>,
 ) -> Result<u32, &'static str> {
     let [database] = executable.symbols(["MyDatabaseId"]).unwrap_or_default();
     let mut agreeing = 0;
     let mut first = None;
-    for (pid, entry) in entries {
-        let (Some(said), Some(process)) = (read(pid, entry), process::innermost_pid(pid)) else {
+    for &pid in processes {
+        let said = status.read(pid, |entry| read(pid, entry));
+        let (Some(said), Some(process)) = (said, process::innermost_pid(pid)) else {
             continue;
         };
         let known = Known {
@@ -73,21 +75,18 @@ fn agrees(said: Said, known: Known, first: Said, text_bytes: Option<u32>) -> Res
     Ok(())
 }
 
-/// None while it is written, or not filled in yet.
+/// None while it is not filled in yet.
 fn read(pid: u32, entry: u64) -> Option<Said> {
-    let (mut before, mut after) = ([0; 4], [0; 4]);
     let (mut process, mut database, mut state) = ([0; 4], [0; 4], [0; 4]);
     let (mut text, mut application) = ([0; 8], [0; 8]);
     memory::read(
         pid,
         &mut [
-            (entry + CHANGE_COUNT, &mut before),
             (entry + PROCESS_ID, &mut process),
             (entry + WHOSE, &mut database),
             (entry + STATE, &mut state),
             (entry + ACTIVITY, &mut text),
             (entry + APPLICATION, &mut application),
-            (entry + CHANGE_COUNT, &mut after),
         ],
     )
     .ok()?;
@@ -98,7 +97,7 @@ fn read(pid: u32, entry: u64) -> Option<Said> {
         text: u64::from_ne_bytes(text),
         application: u64::from_ne_bytes(application),
     };
-    (before == after && u32::from_ne_bytes(before) & 1 == 0 && said.process != 0).then_some(said)
+    (said.process != 0).then_some(said)
 }
 
 #[cfg(test)]
