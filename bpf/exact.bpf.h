@@ -347,17 +347,23 @@ struct dbt_boundary {
 	__u64 user_wait; /* the wait event in which user code has run since the last boundary; 0 = in none */
 };
 
-/* Where calls are traced: the task was off its CPU since the last boundary, and that was not seen. The kernel says how long
- * it ran; it is taken to have slept first. */
-static __always_inline void repair(struct dbt_account *account, struct dbt_boundary *at, __u64 missed)
+/* Where calls are traced: how long the task ran since the last boundary, in the kernel's eyes, though no switch was seen that says so. */
+static __always_inline __u64 ran_unseen(struct dbt_account *account, struct dbt_boundary *at)
 {
 	__u64 elapsed = at->now > account->since ? at->now - account->since : 0;
 	__s64 run = (__s64)(run_time_of(account, at->task, at->now) - account->run_time - account->on_cpu);
 
 	if (run < 0)
-		run = 0;
-	if (run > (__s64)elapsed)
-		run = elapsed;
+		return 0;
+	return run > (__s64)elapsed ? elapsed : run;
+}
+
+/* Where calls are traced: the task was off its CPU since the last boundary, and that was not seen. The kernel says how long
+ * it ran; it is taken to have slept first. */
+static __always_inline void repair(struct dbt_account *account, struct dbt_boundary *at, __u64 missed)
+{
+	__u64 run = ran_unseen(account, at);
+
 	account->sums.missed += missed;
 	account->off_cell = account->mode == MODE_CALL ? account->call_cell : 0;
 	account->off_state = account->mode == MODE_CALL ? EXACT_SLEEP : EXACT_RUNNABLE;
@@ -379,8 +385,11 @@ static __always_inline void settle_calls(struct dbt_account *account, struct dbt
 	now = at->now;
 	if (account->mode == MODE_OFF) {
 		seen = account->arrival ? account->arrival : now;
-		if (!account->arrival && final)
+		if (!account->arrival && final) {
+			/* Without this the stay on the CPU would be run queue. */
+			seen = now - ran_unseen(account, at);
 			account->sums.missed++;
+		}
 		/* When it came onto its CPU in the kernel's eyes, as far as its books were off until now. */
 		begin = seen - account->owed;
 		if ((__s64)(begin - account->since) < 0)
