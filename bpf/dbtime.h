@@ -54,7 +54,8 @@ struct dbt_wait_source {
 	__u64 contexts;   /* SOURCE_POINTER: of a pointer to the list of what it is in: routines.bpf.h; 0 = not known */
 	__u16 routine_id;        /* in a function of PL/pgSQL, of its 32-bit id */
 	__u16 routine_statement; /* in the state of its execution, of the address of the statement it is at */
-	__u32 gives_ids;         /* the database gives ids: of the texts that have none only those of utility statements stand for one */
+	__u16 gives_ids;         /* the database gives ids: of the texts that have none only those of utility statements stand for one */
+	__u16 plan_offset;       /* SOURCE_POINTER: in that record, of the 64-bit id of the plan of the statement; 0 = there is none */
 };
 
 /* The fingerprint of the text that a session had last. */
@@ -77,7 +78,13 @@ struct dbt_known_comment {
 struct dbt_activity {
 	__u32 wait;
 	__u32 session_state; /* as the database numbers it; 0 = not known */
-	__u64 statement;     /* 0 = not known */
+	__u64 statement;     /* 0 = not known; where its plan is known, the number of both: plans.bpf.h */
+};
+
+/* A statement, and the plan by which it is executed. */
+struct dbt_planned {
+	__u64 statement;
+	__u64 plan;
 };
 
 /* In the place of a wait event. */

@@ -157,6 +157,7 @@ static __always_inline __u32 wait_by_pointer(struct dbt_account *account, __u32 
 	}
 	read_record(0, &account->source, account->record, &account->activity);
 	name_by_record(0, &account->source, account->record, &account->text, &account->activity, false);
+	add_own_plan(&account->source, account->record, &account->activity);
 	if (account->record && !account->sums.type)
 		read_own_kind(&account->source, account->record, &account->sums);
 	return bpf_probe_read_user(&wait, sizeof(wait), (void *)pointer) ? WAIT_NOT_READ : wait;

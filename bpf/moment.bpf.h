@@ -163,6 +163,7 @@ static __always_inline void note_activity(struct dbt_slot *slot, struct dbt_noti
 	if (slot->shared.record) {
 		read_record(0, &slot->source, slot->shared.record, &note->activity);
 		name_by_known_text(&slot->source, slot->shared.record, &slot->text, &note->activity);
+		add_own_plan(&slot->source, slot->shared.record, &note->activity);
 	}
 	note->since = since_of(0, &slot->source, slot->shared.record, note->activity.session_state);
 }

@@ -13,6 +13,7 @@
 #include "wait_source.bpf.h"
 #include "held_locks.bpf.h"
 #include "statement_text.bpf.h"
+#include "plans.bpf.h"
 #include "comment.bpf.h"
 #include "task_counts.bpf.h"
 #include "targets.bpf.h"

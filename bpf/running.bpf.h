@@ -95,6 +95,7 @@ int sample_running(struct bpf_perf_event_data *ctx)
 	sample->user_end = UNWIND_NO_STACK;
 	sample->activity = own_activity(&target->source);
 	name_statement(0, &target->source, &target->text, &sample->activity, false);
+	find_own_plan(&target->source, &sample->activity);
 	if (sample->activity.wait == WAIT_NOT_READ)
 		sample->flags |= SAMPLE_WAIT_NOT_READ;
 	sample->comment = own_comment(target, &sample->event.task, sample->activity.session_state);

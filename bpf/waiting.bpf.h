@@ -125,6 +125,7 @@ static __always_inline bool open_sleeper(struct task_struct *task, struct dbt_sl
 		return false;
 	account->activity = activity_of(task, &slot->source);
 	name_statement(task, &slot->source, &account->text, &account->activity, false);
+	add_other_plan(task, &slot->source, &account->activity);
 	account->mode = MODE_OFF;
 	account->off_state = exact_state(task_field(task, __state), BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait));
 	open_account(account, task, bpf_ktime_get_ns());
@@ -201,6 +202,7 @@ static __always_inline enum dbt_reported report_sums(struct task_struct *task, s
 		if (!copy->in_call && copy->source.kind != SOURCE_NONE && !is_memory_busy(task)) {
 			copy->activity = activity_of(task, &copy->source);
 			name_statement(task, &copy->source, &copy->text, &copy->activity, false);
+			add_other_plan(task, &copy->source, &copy->activity);
 		}
 		settle_copy(copy, &(struct dbt_boundary){
 			.now = totals->event.time_ns,
@@ -272,6 +274,7 @@ static __always_inline struct dbt_activity read_activity(struct task_struct *tas
 	if (!slot->shared.stack)
 		slot->shared.stack = BPF_CORE_READ(task, mm, start_stack);
 	name_statement(task, &slot->source, &slot->text, &activity, true);
+	add_other_plan(task, &slot->source, &activity);
 	slot->since_now = since_of(task, &slot->source, slot->shared.record, activity.session_state);
 	return activity;
 }
@@ -596,8 +599,10 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	sample->pass = visit->pass;
 	sample->user_end = UNWIND_NO_STACK;
 	sample->activity = slot->activity;
-	if (!is_memory_busy(task))
+	if (!sample->activity.statement && !is_memory_busy(task)) {
 		name_statement(task, &slot->source, &slot->text, &sample->activity, false);
+		add_other_plan(task, &slot->source, &sample->activity);
+	}
 	/* What it executes now may be another one. */
 	if (slot->has_run_since ? began_another(slot) : has_run(task, switches))
 		sample->activity.statement = slot->activity.statement;

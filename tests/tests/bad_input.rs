@@ -386,6 +386,7 @@ fn synthetic(directory: &Path) {
             time: start_us + second * 1_000_000,
             session: SessionId(1),
             statement: 0,
+            plan: 0,
             wait_class: "Timeout".to_string(),
             wait_event: "PgSleep".to_string(),
             idle: false,

@@ -43,6 +43,7 @@ fn row(second: i64, session: u64, wait: (&str, &str), state: State, ns: u64) -> 
         time: START_US + second * 1_000_000,
         session: SessionId(session),
         statement: 42,
+        plan: 0,
         wait_class: wait.0.to_string(),
         wait_event: wait.1.to_string(),
         idle: false,

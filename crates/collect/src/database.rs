@@ -54,6 +54,8 @@ pub(crate) struct StatusRecord {
     pub(crate) pointer: u64,
     /// Of the 64-bit id of the statement; 0 = there is none.
     pub(crate) statement: u16,
+    /// Of the 64-bit id of the plan by which it executes that; 0 = there is none.
+    pub(crate) plan: u16,
     /// Of the 32-bit state of the session.
     pub(crate) session_state: u16,
     /// Of its 32-bit pid, which is 0 until the record is filled in. A record begins with a 32-bit number that is odd while the
@@ -128,6 +130,8 @@ pub(crate) struct RawRoutine {
 pub(crate) struct Executing {
     /// Id of the statement; 0 = not known, or none.
     pub(crate) statement: u64,
+    /// The plan of it; 0 = the session says none, or that is not known.
+    pub(crate) plan: i64,
     /// As the database numbers it ([`WaitNames::session_state`]); 0 = not known.
     pub(crate) session_state: u32,
 }

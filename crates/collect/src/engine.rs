@@ -177,7 +177,11 @@ impl Engine for BpfEngine {
     }
 
     fn wait(&mut self, longest: Duration) -> Result<Vec<Event>, CollectError> {
-        self.events.wait(longest)
+        let mut events = self.events.wait(longest)?;
+        for event in &mut events {
+            self.programs.plans.tell_apart(event);
+        }
+        Ok(events)
     }
 
     fn stop(&mut self) {

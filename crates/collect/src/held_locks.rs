@@ -269,6 +269,7 @@ mod tests {
         Spent {
             wait: Wait::none(),
             statement: 0,
+            plan: 0,
             session_state: SessionState::None,
             state: State::User,
             kernel_stack: NO_STACK,

@@ -673,6 +673,7 @@ impl LiveSession {
         };
         Spent {
             statement: if is_idle { 0 } else { cell.executing.statement },
+            plan: if is_idle { 0 } else { cell.executing.plan },
             session_state,
             wait,
             state: cell.state,

@@ -242,6 +242,7 @@ impl Samples {
                     time: place.second.saturating_mul(SECOND_US),
                     session: SessionId(0),
                     statement: 0,
+                    plan: 0,
                     wait_class: wait.class.to_string(),
                     wait_event: wait.event.to_string(),
                     idle: wait.idle,

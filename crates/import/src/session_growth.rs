@@ -158,6 +158,7 @@ impl Interval {
             time: self.last_second(),
             session,
             statement: 0,
+            plan: 0,
             wait_class: wait.class.to_string(),
             wait_event: wait.event.to_string(),
             idle: wait.idle,

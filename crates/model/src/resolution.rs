@@ -360,6 +360,7 @@ mod tests {
             time: second * SECOND_US,
             session: SessionId(session),
             statement: 0,
+            plan: 0,
             wait_class: "CPU".to_string(),
             wait_event: "CPU".to_string(),
             idle: false,

@@ -27,6 +27,9 @@ pub struct ActivityRow {
     pub session: SessionId,
     /// What it executed; 0 = not known.
     pub statement: u64,
+    /// The plan by which it executed that, as the database calls it; 0 = it says none, or that is not known. Since 1.18.
+    #[serde(default)]
+    pub plan: i64,
     /// See [`Wait::class`].
     pub wait_class: String,
     /// See [`Wait::event`].
@@ -84,6 +87,9 @@ pub struct LatencyRow {
     /// `dbtime sched` measures since 1.16, of all others since 1.17.
     #[serde(default)]
     pub statement: u64,
+    /// As [`ActivityRow::plan`]. Since 1.18.
+    #[serde(default)]
+    pub plan: i64,
     /// Name of the event: `class:event` of a wait (`CPU` = in none), system call, block operation (`read`, `write` …).
     #[serde(deserialize_with = "crate::word::deserialize")]
     pub name: Arc<str>,

@@ -232,6 +232,7 @@ impl Turns {
                 time: cell.second.saturating_mul(SECOND_US),
                 session: cell.whose.session,
                 statement: cell.whose.statement,
+                plan: 0,
                 wait_class: cell.wait.class.to_string(),
                 wait_event: cell.wait.event.to_string(),
                 idle: cell.wait.is_idle_in(cell.whose.session_state),

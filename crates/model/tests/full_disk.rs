@@ -81,6 +81,7 @@ fn rows(segment: u64) -> Rows {
             time: segment as i64,
             session: SessionId(n),
             statement: next(),
+            plan: 0,
             wait_class: "IO".into(),
             wait_event: "DataFileRead".into(),
             idle: false,

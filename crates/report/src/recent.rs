@@ -312,6 +312,7 @@ mod tests {
             time: second * SECOND_US,
             session: SessionId(session),
             statement: 7,
+            plan: 0,
             wait_class: "IO".to_string(),
             wait_event: "DataFileRead".to_string(),
             idle: false,

@@ -148,6 +148,7 @@ mod tests {
             time: 0,
             session: SessionId(session),
             statement,
+            plan: 0,
             wait_class: class.to_string(),
             wait_event: event.to_string(),
             idle,

@@ -52,6 +52,7 @@ prop_compose! {
             time: FIRST_SECOND + second * SECOND,
             session: SessionId(session),
             statement,
+            plan: 0,
             wait_class: wait.0.into(),
             wait_event: wait.1.into(),
             idle: wait.2,

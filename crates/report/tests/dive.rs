@@ -76,6 +76,7 @@ impl Trace {
             time: 0,
             session: SessionId(1),
             statement: 0,
+            plan: 0,
             wait_class: "unknown".into(),
             wait_event: "not recorded".into(),
             idle: false,

@@ -48,6 +48,7 @@ fn recording(home: &Path, name: &str, reads: &[(u64, u64)]) -> PathBuf {
         time: START_US,
         session: SessionId(1),
         statement: 0,
+        plan: 0,
         wait_class: "IO".into(),
         wait_event: "DataFileRead".into(),
         idle: false,

@@ -419,6 +419,7 @@ fn hostile_recording(home: &TempDir) -> String {
             time: 10_000_000,
             session: SessionId(1),
             statement: 0,
+            plan: 0,
             wait_class: "IO".to_string(),
             wait_event: hostile.clone(),
             idle: false,

@@ -37,6 +37,7 @@ fn activity(kernel_stack: StackId) -> ActivityRow {
         time: 1_750_000_000_000_000,
         session: SessionId(1),
         statement: 1,
+        plan: 0,
         wait_class: "IO".to_string(),
         wait_event: HOSTILE.to_string(),
         idle: false,

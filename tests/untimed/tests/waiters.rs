@@ -51,6 +51,7 @@ fn recording(home: &Path, name: &str, ms: u64) -> PathBuf {
             time,
             session: SessionId(1),
             statement: 0,
+            plan: 0,
             wait_class: "Lock".into(),
             wait_event: "tuple".into(),
             idle: false,

@@ -39,6 +39,7 @@ pub(crate) struct Kind {
 pub(crate) struct Spent {
     pub(crate) wait: Wait,
     pub(crate) statement: u64,
+    pub(crate) plan: i64,
     pub(crate) session_state: SessionState,
     pub(crate) state: State,
     pub(crate) kernel_stack: StackId,
@@ -54,6 +55,7 @@ impl Spent {
             time,
             session,
             statement: self.statement,
+            plan: self.plan,
             session_state: self.session_state,
             wait_class: self.wait.class.to_string(),
             wait_event: self.wait.event.to_string(),
@@ -205,6 +207,7 @@ fn not_split(entry: &Entry, group: StateGroup) -> ActivityRow {
         spent: Spent {
             wait: Wait::not_sampled(),
             statement: 0,
+            plan: 0,
             session_state: SessionState::None,
             state: not_sampled(group).state,
             kernel_stack: NO_STACK,
@@ -323,6 +326,7 @@ mod tests {
         Spent {
             wait: Wait::none(),
             statement: 0,
+            plan: 0,
             session_state: SessionState::None,
             state: State::User,
             kernel_stack: NO_STACK,

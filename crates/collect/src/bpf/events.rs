@@ -400,9 +400,11 @@ fn locks(locks: &dbt_locks) -> Option<Vec<RawLock>> {
     Some(locks.locks.iter().enumerate().take(count).map(lock).collect())
 }
 
+/// The plan is in the statement yet: [`Plans::tell_apart`](super::plans::Plans::tell_apart).
 fn executing(activity: &dbt_activity) -> Executing {
     Executing {
         statement: activity.statement,
+        plan: 0,
         session_state: activity.session_state,
     }
 }

@@ -14,6 +14,7 @@ use super::histograms::Histograms;
 use super::latency::LatencyMaps;
 use super::messages::{refusals, verdict};
 use super::plain::{Plain, globals, look_up};
+use super::plans::Plans;
 use super::recorder::RecorderSkelBuilder;
 use super::recorder::types::{
     bss, dbt_call_use, dbt_command_key, dbt_command_sums, dbt_config, dbt_latency, dbt_latency_key, dbt_pass,
@@ -37,6 +38,8 @@ const MAX_LATENCIES: u32 = 65_536;
 /// Statements, by how long they took (some 30 for each), of which commands are added up in a second; each costs the kernel about
 /// 1 KB, twice.
 const MAX_COMMANDS: u32 = 8_192;
+/// Statements with a plan that are told apart, while a recorder runs; each costs the kernel about 80 bytes.
+const MAX_PLANNED: u32 = 16_384;
 /// Histograms; each costs the kernel 9.6 KB. Of a session some 60 at most.
 const MAX_HISTOGRAMS: u32 = 4_096;
 
@@ -164,6 +167,8 @@ pub(crate) struct Programs {
     latency_epoch: MapHandle,
     /// What user stacks are unwound by; taken by who fills them.
     pub(crate) unwind_maps: Option<UnwindMaps>,
+    /// What stands for statements with a plan.
+    pub(crate) plans: Plans,
     /// What the exact tier measures besides sums.
     pub(crate) latencies: LatencyMaps<dbt_latency_key, dbt_latency>,
     /// What commands did.
@@ -277,6 +282,10 @@ impl Programs {
         open.maps
             .events
             .set_max_entries(ring_bytes(rate_hz))
+            .map_err(|e| failed("maps", e))?;
+        open.maps
+            .planned
+            .set_max_entries(MAX_PLANNED)
             .map_err(|e| failed("maps", e))?;
         let (exact, calls) = (tier != Tier::Sampled, tier == Tier::Calls);
         let wakers = exact && wanted.wakers;
@@ -431,6 +440,7 @@ impl Programs {
                 handle(&skel.maps.free_histograms)?,
             )
             .map_err(|e| CollectError::Kernel(format!("histograms: {e}")))?,
+            plans: Plans::new(handle(&skel.maps.planned)?),
             latencies: LatencyMaps::new(handle(&skel.maps.latency_even)?, handle(&skel.maps.latency_odd)?),
             commands: LatencyMaps::new(
                 handle(&skel.maps.commands_even)?,
@@ -587,6 +597,7 @@ impl Programs {
             events: bss.lost,
             sessions: bss.targets_full,
             latencies: bss.latency_lost,
+            plans: bss.plans_lost,
         })
     }
 
@@ -628,6 +639,8 @@ pub(crate) struct Losses {
     pub(crate) sessions: u64,
     /// Single latencies.
     pub(crate) latencies: u64,
+    /// Statements that were seen with a plan, each time.
+    pub(crate) plans: u64,
 }
 
 const SOURCE_NONE: u32 = dbt_source_kind::SOURCE_NONE.0;
@@ -652,6 +665,7 @@ pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
                 event,
                 statement: status.map_or(0, |record| record.pointer),
                 statement_offset: status.map_or(0, |record| record.statement),
+                plan_offset: status.map_or(0, |record| record.plan),
                 state_offset: status.map_or(0, |record| record.session_state),
                 process_offset: status.map_or(0, |record| record.process),
                 type_offset: status.map_or(0, |record| record.kind),
@@ -695,6 +709,7 @@ pub(super) fn source_from(source: &dbt_wait_source) -> WaitSource {
             status: (source.statement != 0).then_some(StatusRecord {
                 pointer: source.statement,
                 statement: source.statement_offset,
+                plan: source.plan_offset,
                 session_state: source.state_offset,
                 process: source.process_offset,
                 kind: source.type_offset,

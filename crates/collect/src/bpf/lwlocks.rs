@@ -117,7 +117,7 @@ impl LockProbes {
             constants.process_offset = source.process_offset;
             constants.text_offset = source.text_offset;
             constants.since_offset = source.since_offset;
-            constants.gives_ids = source.gives_ids;
+            constants.gives_ids = source.gives_ids.into();
             constants.page_locks = source.page_locks;
             constants.page_lock_count = source.page_lock_count;
             constants.page_lock_step = source.page_lock_step;

@@ -15,6 +15,7 @@ mod lwlocks;
 mod messages;
 mod oracle;
 mod plain;
+mod plans;
 mod ring;
 mod run_time;
 mod sampler;

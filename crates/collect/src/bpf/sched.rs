@@ -278,6 +278,7 @@ fn decode(bytes: &[u8]) -> Option<SchedEvent> {
                 wait: (turn.wait != NOT_READ).then_some(turn.wait),
                 wait_executing: Executing {
                     statement: turn.wait_statement,
+                    plan: 0,
                     session_state: turn.wait_session_state,
                 },
                 statement: turn.statement,

@@ -79,6 +79,12 @@ impl Collector {
                 self.engine.capacity()
             ));
         }
+        if losses.plans > 0 && !std::mem::replace(&mut self.told_of_plans, true) {
+            self.note(
+                "more plans of statements than are told apart: those of further ones are not known"
+                    .to_string(),
+            );
+        }
         self.quality.lost = losses.events;
         let (of_probes, without_begin) = self.probes.as_ref().map_or((0, 0), OracleProbes::losses);
         self.quality.latencies_lost = losses.latencies + of_probes + without_begin;

@@ -70,6 +70,7 @@ pub struct Collector {
     statements: Statements,
     comments: Comments,
     told_of_comments: bool,
+    told_of_plans: bool,
     symbolizer: Symbolizer,
     /// Where stacks are unwound.
     unwinding: Option<Unwinding>,
@@ -266,6 +267,7 @@ impl Collector {
         self.notes.retain(|note| note.time_us >= end_us);
         self.comments = Comments::default();
         self.told_of_comments = false;
+        self.told_of_plans = false;
         self.told_of_files = false;
         self.told_of_compiled = false;
     }

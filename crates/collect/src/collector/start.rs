@@ -156,6 +156,7 @@ impl Collector {
             statements: Statements::new(Instant::now()),
             comments: Comments::default(),
             told_of_comments: false,
+            told_of_plans: false,
             causes: (options.mechanism == Mechanism::Bpf).then(|| Causes::new(options.rate_hz)),
             latencies: (options.tier != Tier::Sampled)
                 .then(|| Latencies::new(database.at_files(), monotonic_ns())),

@@ -49,6 +49,7 @@ pub(crate) struct Latencies {
 struct RowKey {
     session: SessionId,
     statement: u64,
+    plan: i64,
     kind: Word,
     name: Word,
     device: Word,
@@ -134,11 +135,14 @@ impl Latencies {
         let mut sums: HashMap<RowKey, Latency, RandomState> =
             HashMap::with_capacity_and_hasher(self.last_rows, RandomState::default());
         let mut words = Words::new(names);
+        let plans = &mut programs.plans;
         let mut taken = programs.commands.take(epoch, |key, sums| {
-            add_command(&key, &sums, &mut words, time, rows);
+            let executed = plans.of(key.statement);
+            add_command(&key, executed, &sums, &mut words, time, rows);
         });
         let mut add = |key: &LatencyKey, latency: Latency| {
-            for row in self.rows_of(key, &mut words) {
+            let executed = plans.of(key.statement);
+            for row in self.rows_of(key, executed, &mut words) {
                 let sum = sums.entry(row).or_default();
                 sum.count += latency.count;
                 sum.sum_ns += latency.sum_ns;
@@ -169,6 +173,7 @@ impl Latencies {
                 session: key.session,
                 kind: words.text(key.kind),
                 statement: key.statement,
+                plan: key.plan,
                 name: words.text(key.name),
                 device: words.text(key.device),
                 bytes: key.bytes.into(),
@@ -186,15 +191,17 @@ impl Latencies {
         taken.map_err(|e| CollectError::Kernel(format!("BPF map of latencies: {e}")))
     }
 
-    /// The rows that an event counts in.
-    fn rows_of(&mut self, key: &LatencyKey, words: &mut Words) -> Vec<RowKey> {
+    /// The rows that an event counts in. `executed`: statement and plan.
+    fn rows_of(&mut self, key: &LatencyKey, executed: (u64, i64), words: &mut Words) -> Vec<RowKey> {
+        let (statement, plan) = executed;
         let session = self
             .sessions
             .get(&(key.pid, key.start_ns))
             .map_or(SessionId(0), |&(id, _)| id);
         let row = |kind, name| RowKey {
             session,
-            statement: key.statement,
+            statement,
+            plan,
             kind,
             name,
             device: Word::EMPTY,
@@ -296,12 +303,20 @@ fn split(buckets: &[(u16, u64)], sum_ns: u64, max_ns: Option<u64>) -> Vec<(u16, 
 }
 
 /// Rows of commands of a statement that took about as long: the whole, and where the time went.
-fn add_command(key: &CommandKey, sums: &CommandSums, words: &mut Words, time: i64, rows: &mut Rows) {
+fn add_command(
+    key: &CommandKey,
+    (statement, plan): (u64, i64),
+    sums: &CommandSums,
+    words: &mut Words,
+    time: i64,
+    rows: &mut Rows,
+) {
     let (from_ns, to_ns) = broad_bounds_of(key.bucket as u16);
     let row = |kind, count, sum_ns| LatencyRow {
         time,
         kind,
-        statement: key.statement,
+        statement,
+        plan,
         from_ns,
         to_ns,
         count,

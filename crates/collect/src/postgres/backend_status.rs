@@ -53,6 +53,8 @@ pub(super) struct BackendStatus {
     /// What has no id has the fingerprint of its text instead: the server gives none. Where it gives some, only utility statements
     /// have (see [`id_of_text`]).
     pub(super) fingerprints: bool,
+    /// Where in an entry `st_plan_id` lies: since PostgreSQL 18.
+    plan: Option<u16>,
     /// Address of `debug_query_string`: of the pointer to the whole text of what a client has sent.
     whole_text: Option<u64>,
     /// Bytes of a text in an entry at most: `track_activity_query_size` less the zero.
@@ -96,6 +98,7 @@ impl BackendStatus {
                 BackendStatus {
                     pointer: address,
                     fingerprints: gives_query_ids(postmaster, executable) == Some(false),
+                    plan: place_of_plan(executable, address),
                     whole_text: whole.map(|symbol| symbol.address),
                     // Where that is not known any longer one may have been cut.
                     most_shown: size.map_or(LEAST_CUT as u32, |size| size.saturating_sub(1)),
@@ -116,6 +119,7 @@ impl BackendStatus {
         StatusRecord {
             pointer: self.pointer,
             statement: QUERY_ID as u16,
+            plan: self.plan.unwrap_or_default(),
             session_state: STATE as u16,
             process: PROCESS_ID as u16,
             kind: KIND as u16,
@@ -230,5 +234,17 @@ impl BackendStatus {
         memory::read_u64(pid, self.pointer)
             .ok()
             .filter(|entry| *entry != 0)
+    }
+}
+
+/// Where the id of the plan lies in an entry of which the pointer is there: told by the code of `pgstat_get_my_plan_id`, as the query id is.
+/// None in servers that have no such function, and where it does something else.
+fn place_of_plan(executable: &Executable, pointer: u64) -> Option<u16> {
+    match operands_of(executable, "pgstat_get_my_plan_id")?.as_slice() {
+        &[
+            Operand::Static { address, bytes: 8 },
+            Operand::Field { offset, bytes: 8 },
+        ] if address == pointer => offset.try_into().ok(),
+        _ => None,
     }
 }

@@ -78,6 +78,7 @@ mod tests {
         let places = StatusRecord {
             pointer: 0,
             statement: 0,
+            plan: 0,
             session_state: 0,
             process: 0,
             kind: 0,

@@ -242,6 +242,7 @@ impl Task {
                     wait: Some(wait),
                     executing: Executing {
                         statement: u32::from_ne_bytes(hash).into(),
+                        plan: 0,
                         session_state: 0,
                     },
                     ..without_text
@@ -258,17 +259,28 @@ impl Task {
         }
         let field = |offset: u16| record.checked_add(u64::from(offset));
         let (mut statement, mut session_state, mut since) = ([0; 8], [0; 4], [0; 8]);
-        let mut parts: [(u64, &mut [u8]); 3] = [
+        let (mut plan, mut before, mut after) = ([0; 8], [0; 4], [0; 4]);
+        // The parts are read one after the other. Without a plan there is nothing that has to fit the statement.
+        let mut parts: Vec<(u64, &mut [u8])> = vec![
+            (record, &mut before),
             (field(places.statement)?, &mut statement),
             (field(places.session_state)?, &mut session_state),
             (field(places.since)?, &mut since),
         ];
+        if places.plan != 0 {
+            parts.push((field(places.plan)?, &mut plan));
+            parts.push((record, &mut after));
+        }
         memory::read(self.pid, &mut parts).ok()?;
+        // The session wrote its record meanwhile.
+        let is_torn = before != after || u32::from_ne_bytes(before) & 1 != 0;
+        let plan = if is_torn { 0 } else { i64::from_ne_bytes(plan) };
         let executing = Executing {
             statement: match u64::from_ne_bytes(statement) {
                 0 if places.text != 0 => self.id_of_text(field(places.text)?, places.gives_ids),
                 id => id,
             },
+            plan,
             session_state: u32::from_ne_bytes(session_state),
         };
         let since = match self.comments && executing.session_state != 0 {
@@ -393,6 +405,37 @@ mod tests {
         assert_eq!(named("[<0>] xfs_read+0x5a/0x100 [xfs]"), is("xfs_read", "xfs"));
         assert_eq!(named("[<ffffffffffffffff>] 0xffffffffffffffff"), None);
         assert_eq!(named(""), None);
+    }
+
+    /// The plan in a record: its count, state, statement, plan, and when that began.
+    fn plan_in(record: &[u64; 5]) -> i64 {
+        let address = std::ptr::from_ref(record).addr() as u64;
+        let places = StatusRecord {
+            pointer: std::ptr::from_ref(&address).addr() as u64,
+            statement: 16,
+            plan: 24,
+            session_state: 8,
+            process: 4,
+            kind: 0,
+            whose: 0,
+            text: 0,
+            gives_ids: true,
+            since: 32,
+            comment: 0,
+            most_text: 0,
+            whole_text: 0,
+        };
+        let task = Task::open(std::process::id(), WaitSource::None, false).unwrap();
+        let (executing, _) = task.read_record(&places).unwrap();
+        assert_eq!(executing.statement, record[2]);
+        executing.plan
+    }
+
+    #[test]
+    fn the_plan_in_a_record_that_is_being_written_is_not_known() {
+        let record = |count| [count, 2, 77, (-5_i64).cast_unsigned(), 9];
+        assert_eq!(plan_in(&record(4)), -5);
+        assert_eq!(plan_in(&record(5)), 0);
     }
 
     #[test]

@@ -247,6 +247,7 @@ mod tests {
             time: second * SECOND_US,
             session: SessionId(1),
             statement: 7,
+            plan: 0,
             session_state: SessionState::Active,
             wait_class: "CPU".to_string(),
             wait_event: "CPU".to_string(),

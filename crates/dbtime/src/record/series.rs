@@ -584,6 +584,7 @@ mod tests {
             time: second * SECOND_US,
             session: SessionId::RECORDER,
             statement: 7,
+            plan: 0,
             wait_class: "IO".to_string(),
             wait_event: "WALSync".to_string(),
             idle: false,

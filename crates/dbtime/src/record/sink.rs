@@ -313,6 +313,7 @@ mod tests {
             time: second * 1_000_000,
             session: SessionId(1),
             statement: 0,
+            plan: 0,
             wait_class: String::new(),
             wait_event: String::new(),
             idle: false,

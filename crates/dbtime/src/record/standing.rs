@@ -183,6 +183,7 @@ mod tests {
             time: second * SECOND_US,
             session: SessionId(session),
             statement: 0,
+            plan: 0,
             wait_class: "IO".to_string(),
             wait_event: "DataFileRead".to_string(),
             idle,

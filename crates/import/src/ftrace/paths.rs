@@ -272,6 +272,7 @@ impl Paths {
                 time,
                 session: *session,
                 statement: 0,
+                plan: 0,
                 wait_class: wait.class.to_string(),
                 wait_event: wait.event.to_string(),
                 idle: wait.idle,

@@ -301,6 +301,7 @@ impl Seconds {
                 time,
                 session,
                 statement,
+                plan: 0,
                 wait_class: wait.class.to_string(),
                 wait_event: wait.event.to_string(),
                 idle: wait.idle,

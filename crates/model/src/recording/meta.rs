@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of the tables and of `meta.json`. A reader takes any minor version of its own major version.
-pub const SCHEMA_VERSION: &str = "1.17";
+pub const SCHEMA_VERSION: &str = "1.18";
 
 /// Contents of `meta.json`. Fields that a reader does not know are ignored, so minor versions may add some.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

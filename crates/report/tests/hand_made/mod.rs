@@ -87,6 +87,7 @@ pub(crate) fn row(session: u64, wait: (&str, &str, bool), state: State, ms: u64)
         time: FIRST_SECOND,
         session: SessionId(session),
         statement: 0,
+        plan: 0,
         wait_class: wait.0.into(),
         wait_event: wait.1.into(),
         idle: wait.2,

@@ -63,6 +63,7 @@ pub(super) fn dive(
             time: BEGIN_US,
             session: SessionId(1),
             statement: 0,
+            plan: 0,
             wait_class: "CPU".to_string(),
             wait_event: "CPU".to_string(),
             idle: false,

@@ -42,6 +42,7 @@ fn deep_recording(home: &TempDir) -> PathBuf {
             time: BEGIN_US,
             session: SessionId(1),
             statement: 1,
+            plan: 0,
             wait_class: "CPU".to_string(),
             wait_event: "CPU".to_string(),
             idle: false,

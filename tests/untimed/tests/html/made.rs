@@ -153,6 +153,7 @@ pub(super) fn slower_recording(home: &TempDir, word: &str, times: u64) -> PathBu
                     (true, _) | (_, 0) => 0,
                     (_, id) => id.wrapping_mul(0x9e37_79b9_7f4a_7c15),
                 },
+                plan: 0,
                 wait_class,
                 wait_event,
                 idle,

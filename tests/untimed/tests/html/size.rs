@@ -79,6 +79,7 @@ fn an_hour_of_a_hundred_sessions_is_a_page_of_less_than_8_mb() {
                         time: BEGIN_US + (minute * 60 + second) * 1_000_000,
                         session: SessionId(session),
                         statement: 1 + (session + chance.below(3)) % 50,
+                        plan: 0,
                         wait_class: wait_class.to_string(),
                         wait_event: wait_event.to_string(),
                         idle: false,

@@ -276,6 +276,7 @@ fn add_second(
         time,
         session,
         statement,
+        plan: 0,
         wait_class: class.to_string(),
         wait_event: event.to_string(),
         idle,

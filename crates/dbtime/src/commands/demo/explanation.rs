@@ -151,6 +151,7 @@ mod tests {
                 time: 0,
                 session: SessionId(1),
                 statement: 0,
+                plan: 0,
                 wait_class: wait.class.to_string(),
                 wait_event: wait.event.to_string(),
                 idle: false,
