@@ -43,6 +43,8 @@ pub enum Dimension {
     Statement,
     /// `query`: the statement by its id in the database (PostgreSQL: `queryid`).
     Query,
+    /// `plan`: the plan of the statement, by its id in the database (PostgreSQL 18: what a module has set).
+    Plan,
     /// `sql_id`: the statement by its name in the database.
     SqlId,
     /// `application`: what the application calls itself (PostgreSQL: `application_name`).
@@ -75,7 +77,7 @@ pub enum Dimension {
 
 impl Dimension {
     /// Every dimension, in the order of the documentation.
-    pub const ALL: [Dimension; 28] = [
+    pub const ALL: [Dimension; 29] = [
         Dimension::Session,
         Dimension::User,
         Dimension::Database,
@@ -90,6 +92,7 @@ impl Dimension {
         Dimension::Program,
         Dimension::Statement,
         Dimension::Query,
+        Dimension::Plan,
         Dimension::SqlId,
         Dimension::Application,
         Dimension::Service,
@@ -193,6 +196,7 @@ impl Dimension {
             Dimension::Program => "program",
             Dimension::Statement => "statement",
             Dimension::Query => "query",
+            Dimension::Plan => "plan",
             Dimension::SqlId => "sql_id",
             Dimension::Application => "application",
             Dimension::Service => "service",
@@ -238,7 +242,7 @@ pub(crate) fn not_recorded<'a>(
     by: &[Dimension],
     labels: impl Iterator<Item = &'a [String]> + Clone,
 ) -> Vec<Dimension> {
-    let is_nothing = |label: &String| matches!(label.as_str(), NONE | NOT_KNOWN);
+    let is_nothing = |label: &String| matches!(label.as_str(), NONE | NOT_KNOWN | NO_PLAN);
     let mut absent = Vec::new();
     for (n, dimension) in by.iter().enumerate() {
         let mut values = labels.clone().filter_map(|labels| labels.get(n)).peekable();
@@ -253,6 +257,9 @@ pub(crate) fn not_recorded<'a>(
 const NONE: &str = "[none]";
 /// Stands for a value that nobody knows.
 pub(crate) const NOT_KNOWN: &str = "[unknown]";
+
+/// Stands for the plan of time of which the database has told none.
+const NO_PLAN: &str = "[no plan id]";
 
 /// One that says nothing.
 static NO_COMMENT: CommentRow = CommentRow {
@@ -274,6 +281,7 @@ enum Value {
     State(State),
     Statement(u64),
     Query(u64),
+    Plan(i64),
     SqlId(u64),
     Second(i64),
 }
@@ -313,6 +321,7 @@ impl GroupKey {
             }),
             Dimension::Statement => Value::Statement(row.statement),
             Dimension::Query => Value::Query(row.statement),
+            Dimension::Plan => Value::Plan(row.plan),
             Dimension::SqlId => Value::SqlId(row.statement),
             Dimension::Routine => Value::Text(routine()[0].to_string()),
             Dimension::RoutineLine => Value::Text(routine()[1].to_string()),
@@ -377,6 +386,7 @@ impl GroupKey {
                 },
                 Value::Query(0) => NOT_KNOWN.to_string(),
                 Value::Query(id) => query_id(*id),
+                Value::Plan(id) => plan_label(*id),
                 Value::SqlId(id) => statement_name(*id, dimensions.sql_id(*id), dimensions.hash_value(*id)),
                 Value::Second(us) => moment(*us),
             })
@@ -409,6 +419,14 @@ pub(crate) fn query_id(statement: u64) -> String {
 /// The same where it is known: 0 = none.
 pub(crate) fn known_query_id(statement: u64) -> Option<String> {
     (statement != 0).then(|| query_id(statement))
+}
+
+/// The id of a plan as the database shows it: signed, as a queryid. 0 = none was told.
+pub(crate) fn plan_label(plan: i64) -> String {
+    match plan {
+        0 => NO_PLAN.to_string(),
+        id => id.to_string(),
+    }
 }
 
 /// A moment in UTC, to the second: `2026-10-10 12:00:00`.

@@ -19,6 +19,7 @@ mod latches;
 mod latency;
 mod locks;
 mod next_steps;
+mod plans;
 mod presentation;
 mod routines;
 mod sched;

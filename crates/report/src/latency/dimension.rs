@@ -6,7 +6,7 @@ use std::str::FromStr;
 use dbtime_model::{LatencyRow, Session, SessionId};
 
 use crate::dimensions::Dimensions;
-use crate::group::{Dimension, NOT_KNOWN, moment, nameless, query_id, statement_name};
+use crate::group::{Dimension, NOT_KNOWN, moment, nameless, plan_label, query_id, statement_name};
 
 /// Something by which events can be told apart; the words of `--by` with `--latency`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,7 +37,7 @@ pub enum LatencyDimension {
 
 impl LatencyDimension {
     /// Every dimension, in the order of the documentation.
-    pub const ALL: [LatencyDimension; 24] = [
+    pub const ALL: [LatencyDimension; 25] = [
         LatencyDimension::Name,
         LatencyDimension::Kind,
         LatencyDimension::Device,
@@ -50,6 +50,7 @@ impl LatencyDimension {
         LatencyDimension::Second,
         LatencyDimension::Of(Dimension::Statement),
         LatencyDimension::Of(Dimension::Query),
+        LatencyDimension::Of(Dimension::Plan),
         LatencyDimension::Of(Dimension::SqlId),
         LatencyDimension::Of(Dimension::User),
         LatencyDimension::Of(Dimension::Database),
@@ -117,6 +118,7 @@ enum Value {
     Second(i64),
     Statement(u64),
     Query(u64),
+    Plan(i64),
     SqlId(u64),
 }
 
@@ -140,6 +142,7 @@ impl LatencyKey {
             LatencyDimension::Second => Value::Second(row.time),
             LatencyDimension::Of(Dimension::Statement) => Value::Statement(row.statement),
             LatencyDimension::Of(Dimension::Query) => Value::Query(row.statement),
+            LatencyDimension::Of(Dimension::Plan) => Value::Plan(row.plan),
             LatencyDimension::Of(Dimension::SqlId) => Value::SqlId(row.statement),
             LatencyDimension::Of(fact) => {
                 let known = session.and_then(|session| fact.of_session(session));
@@ -172,6 +175,7 @@ impl LatencyKey {
             Value::Second(us) => moment(*us),
             Value::Query(0) => NOT_KNOWN.to_string(),
             Value::Query(id) => query_id(*id),
+            Value::Plan(id) => plan_label(*id),
             Value::Statement(id) => match dimensions.statement(*id) {
                 Some(text) => text.to_string(),
                 None => nameless(*id),
