@@ -1,11 +1,12 @@
 /* Functions for PostgreSQL: one holds an LWLock of the server for a while and says for how long, another one takes it so many times and
- * says how long it has waited for it; a third one holds the lock of a page. What they need of the server's headers stands here, so that they can be built for a server without
+ * says how long it has waited for it; a third one holds the lock of a page, and a fourth one says of itself that it is executed by a plan. What they need of the server's headers stands here, so that they can be built for a server without
  * them: -DPG=15.
  *
  *	CREATE FUNCTION hold(exclusive bool, us int8, spins bool) RETURNS int8 AS 'hold_lock.so', 'hold_lock' LANGUAGE C STRICT
  *	CREATE FUNCTION take(exclusive bool, times int8) RETURNS int8 AS 'hold_lock.so', 'take_lock' LANGUAGE C STRICT
  *	CREATE FUNCTION hold_page(relation regclass, fork int4, block int4, exclusive bool, us int8) RETURNS int8
  *		AS 'hold_lock.so', 'hold_page' LANGUAGE C STRICT
+ *	CREATE FUNCTION by_plan(plan int8, us int8, spins bool) RETURNS int8 AS 'hold_lock.so', 'by_plan' LANGUAGE C STRICT
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,6 +63,11 @@ extern int ReadBufferExtended(void *relation, int fork, unsigned block, int mode
 extern void LockBuffer(int buffer, int mode);
 extern void UnlockReleaseBuffer(int buffer);
 
+#if PG >= 18
+/* src/include/utils/backend_status.h */
+extern void pgstat_report_plan_id(int64_t plan, bool force);
+#endif
+
 const struct magic *Pg_magic_func(void)
 {
 	static const struct magic magic = {
@@ -93,6 +99,12 @@ const struct info *pg_finfo_take_lock(void)
 }
 
 const struct info *pg_finfo_hold_page(void)
+{
+	static const struct info info = { 1 };
+	return &info;
+}
+
+const struct info *pg_finfo_by_plan(void)
 {
 	static const struct info info = { 1 };
 	return &info;
@@ -153,4 +165,13 @@ uintptr_t hold_page(struct call *call)
 	UnlockReleaseBuffer(buffer);
 	relation_close(relation, ACCESS_SHARE);
 	return held;
+}
+
+/* Servers before 18 know no ids of plans. */
+uintptr_t by_plan(struct call *call)
+{
+#if PG >= 18
+	pgstat_report_plan_id(call->arguments[0].value, true);
+#endif
+	return hold_for(call->arguments[1].value, call->arguments[2].value);
 }

@@ -1,4 +1,4 @@
-//! A server with functions that hold one of its internal locks, take it, and hold the lock of a page.
+//! A server with functions that hold one of its internal locks, take it, hold the lock of a page, and are executed by a plan.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -10,7 +10,8 @@ use crate::Server;
 
 /// A server with a function `hold(exclusive, us, spins)` that says for how long it has held the lock, and one `take(exclusive, times)`
 /// that says for how long it has waited for it; both in microseconds. `hold_page(relation, fork, block, exclusive, us)` does with the lock of
-/// a page what `hold` does.
+/// a page what `hold` does. `by_plan(plan, us, spins)` reports the id of a plan (since PostgreSQL 18), and says for how long it then slept, or
+/// spun.
 ///
 /// # Panics
 /// When it cannot be built.
@@ -44,7 +45,9 @@ pub fn server_with_hold(server: &Server, options: Options) -> Cluster {
              CREATE FUNCTION take(exclusive bool, times int8) RETURNS int8 \
              AS '{library}', 'take_lock' LANGUAGE C STRICT; \
              CREATE FUNCTION hold_page(relation regclass, fork int4, block int4, exclusive bool, us int8) RETURNS int8 \
-             AS '{library}', 'hold_page' LANGUAGE C STRICT",
+             AS '{library}', 'hold_page' LANGUAGE C STRICT; \
+             CREATE FUNCTION by_plan(plan int8, us int8, spins bool) RETURNS int8 \
+             AS '{library}', 'by_plan' LANGUAGE C STRICT",
             library = library.display()
         ))
         .unwrap_or_else(|e| panic!("{}: {e:#}", server.name));

@@ -40,6 +40,7 @@ mod open_waits;
 mod oracle_live;
 mod page_locks;
 mod parallel;
+mod plans;
 mod planted;
 mod privileges;
 mod proc_collector;
