@@ -5,7 +5,7 @@
 #     build   compile dbtime: C compiler, clang >= 16, libelf, zlib, pkg-config (Rust itself is only looked for)
 #     demo    run the demonstration: a PostgreSQL server >= 14 with pgbench
 #     package make a Debian package: dpkg-dev
-#     test    what the test suite needs besides: dpkg-dev, lintian, Maven, Java, xz, zip, unzip, Python with venv, fio, iproute2, Go and Node (readers of exports), Chromium (reader of pages), debuginfod, perf, bpftrace, libbpf-tools
+#     test    what the test suite needs besides: dpkg-dev, lintian, Maven, Java, xz, zip, unzip, Python with venv, fio, iproute2, Go and Node (readers of exports), Chromium (reader of pages), debuginfod, perf, bpftrace, libbpf-tools, sysbench
 #     kernels what the test on another kernel needs: QEMU, busybox, cpio, kmod
 #
 # Presence is judged by files and commands, so a machine that has everything never runs a package manager.
@@ -96,6 +96,7 @@ check_test() {
     # Ubuntu's is a snap, which cannot be installed everywhere.
     have chromium || grep -qx 'ID=ubuntu' /etc/os-release || missing+=(chromium)
     have strace || missing+=(strace)
+    have sysbench || missing+=(sysbench)
     [ -x /usr/bin/time ] || missing+=(time)
     # Server and client of debug files.
     if ! have debuginfod || ! have debuginfod-find; then missing+=(debuginfod); fi

@@ -45,6 +45,9 @@ pub(crate) struct Arguments {
     /// Clients of pgbench
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) clients: u32,
+    /// Idle sessions beside them while throughput is measured
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) idle: u32,
     /// Scale of pgbench's tables: 15 MB each
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) scale: u32,

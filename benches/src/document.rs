@@ -60,7 +60,7 @@ impl Document {
         let _ = write!(
             self.text,
             "\n## Throughput of the server\n\n\
-             One run of `pgbench -S -M prepared` with {clients} clients over a Unix socket, and inside it observers that \
+             One run of `pgbench -S -M prepared` with {clients} clients over a Unix socket{beside}, and inside it observers that \
              are attached and detached as a user would, at most one at a time. A pair is off – on – off: {half} s \
              without, {phase} s with, {half} s without the observer, each in whole reports of pgbench (1 s); the {settle} s \
              after each attach and detach are left out, and so are start-up and end of the observer. The ratio is the \
@@ -68,6 +68,10 @@ impl Document {
              attaches nothing: its spread is the noise of the host. *Of control* is the median over the control's; \
              intervals are 95 %, by bootstrap.\n",
             clients = arguments.clients,
+            beside = match arguments.idle {
+                0 => String::new(),
+                idle => format!(" beside {idle} idle sessions"),
+            },
             half = arguments.phase.div_ceil(2),
             phase = arguments.phase,
             settle = arguments.settle.as_secs_f64(),

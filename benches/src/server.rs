@@ -36,7 +36,7 @@ impl Server {
     /// What [`Cluster::start`] or pgbench say; or a signal came.
     pub(crate) fn start(setup: &Setup, bin_dir: Option<&Path>) -> Result<Server> {
         let arguments = &setup.arguments;
-        let connections = arguments.sessions.max(arguments.clients) + SPARE_CONNECTIONS;
+        let connections = arguments.sessions.max(arguments.clients + arguments.idle) + SPARE_CONNECTIONS;
         let mut options = Options::default()
             .set("shared_buffers", &arguments.shared_buffers)
             .set("max_connections", &connections.to_string())

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::host::cpus;
-use crate::load::{Load, Measured, now_s};
+use crate::load::{IdleSessions, Load, Measured, now_s};
 use crate::observer::{Observer, Tier};
 use crate::processor;
 use crate::server::Server;
@@ -99,6 +99,9 @@ pub(crate) fn measure(server: &Server, setup: &Setup, tell: &mut dyn FnMut(Strin
     let mut random = fastrand::Rng::with_seed(setup.seed);
     let mut observers = observers(setup);
 
+    let _idle = (arguments.idle > 0)
+        .then(|| IdleSessions::open(&server.cluster, arguments.idle, setup))
+        .transpose()?;
     let cached_before = server.cached_share()?;
     let mut load = Load::start(&server.cluster, setup)?;
     // Plans and catalogue caches of the sessions come in the first second.
