@@ -10,6 +10,7 @@ use crate::drawing::{CHARACTER_PX, GRID, INK, PALE_INK, Svg, shortened};
 use crate::group::moment;
 use crate::number::{at_axis, counted, seconds};
 use crate::palette::of_root;
+use crate::product;
 use crate::scan::Period;
 use crate::sums::percent;
 use crate::time_axis::TimeAxis;
@@ -83,9 +84,9 @@ fn activities(chains: &ChainTimeline) -> BTreeMap<RootActivity, u128> {
 fn titles(chains: &ChainTimeline, highest: f64, svg: &mut Svg) {
     let meta = &chains.meta;
     let mut title = "Who was waited for in the end".to_string();
-    let database = format!("{} {}", meta.database.product, meta.database.version);
-    if !database.trim().is_empty() {
-        title += &format!(": {}", database.trim());
+    let database = product::in_short(&meta.database);
+    if !database.is_empty() {
+        title += &format!(": {database}");
     }
     if !meta.host.name.is_empty() {
         title += &format!(" on {}", meta.host.name);

@@ -9,6 +9,7 @@ use crate::filter::SECOND_US;
 use crate::group::moment;
 use crate::latency::{HeatMap, HeatMapCell, kind_words};
 use crate::number::{counted, duration, microseconds};
+use crate::product;
 use crate::round_seconds::round_seconds;
 use crate::xml::xml;
 
@@ -198,9 +199,9 @@ fn time_axis(map: &HeatMap, layout: &Layout, svg: &mut Svg) {
         "time since {} UTC, the start of the recording",
         moment(map.meta.start_us)
     );
-    let database = format!("{} {}", map.meta.database.product, map.meta.database.version);
-    if !database.trim().is_empty() {
-        what += &format!("; {}", database.trim());
+    let database = product::in_short(&map.meta.database);
+    if !database.is_empty() {
+        what += &format!("; {database}");
     }
     if !map.meta.host.name.is_empty() {
         what += &format!(" on {}", map.meta.host.name);

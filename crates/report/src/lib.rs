@@ -80,6 +80,7 @@ mod perfetto;
 mod pprof;
 mod preemption;
 mod printable;
+mod product;
 mod quality;
 mod recent;
 mod report;

@@ -24,6 +24,7 @@ use crate::group::Dimension;
 use crate::lanes;
 use crate::numbered::Numbered;
 use crate::printable::printable;
+use crate::product;
 
 /// Writes a request of profiles.
 pub(crate) struct Otlp;
@@ -285,7 +286,7 @@ fn resource(meta: &Meta) -> Resource {
     };
     let known = [
         ("service.name", service),
-        ("service.version", &meta.database.version),
+        ("service.version", &product::versions(&meta.database)),
         ("db.system.name", system),
         ("host.name", &meta.host.name),
         ("host.arch", &meta.host.arch),

@@ -15,6 +15,7 @@ use crate::folded::{KERNEL_SUFFIX, each_name};
 use crate::group::moment;
 use crate::number::{Amounts, seconds};
 use crate::printable::printable;
+use crate::product;
 use crate::sums::percent;
 
 /// Stands between names while they are sorted: it comes before everything that a name can have in it.
@@ -133,11 +134,8 @@ fn title(folded: &Folded) -> String {
     } else {
         "DB time"
     };
-    let database = format!(
-        "{} {}",
-        folded.meta.database.product, folded.meta.database.version
-    );
-    let mut title = match database.trim() {
+    let database = product::in_short(&folded.meta.database);
+    let mut title = match database.as_str() {
         "" => what.to_string(),
         database => format!("{what} of {database}"),
     };

@@ -8,6 +8,7 @@ use crate::drawing::{CHARACTER_PX, GRID, INK, PALE_INK, Svg, shortened};
 use crate::group::{Dimension, moment};
 use crate::number::{Amounts, at_axis, counted, round_step, seconds};
 use crate::palette::{self, CPUS, NOT_KNOWN, OTHER, OTHERS};
+use crate::product;
 use crate::statement_text::one_line;
 use crate::sums::percent;
 use crate::time_axis::TimeAxis;
@@ -98,9 +99,9 @@ pub fn render(timeline: &Timeline) -> String {
 fn titles(timeline: &Timeline, svg: &mut Svg) {
     let meta = &timeline.meta;
     let mut title = format!("{} by {}", timeline.title(), timeline.by);
-    let database = format!("{} {}", meta.database.product, meta.database.version);
-    if !database.trim().is_empty() {
-        title += &format!(": {}", database.trim());
+    let database = product::in_short(&meta.database);
+    if !database.is_empty() {
+        title += &format!(": {database}");
     }
     if !meta.host.name.is_empty() {
         title += &format!(" on {}", meta.host.name);

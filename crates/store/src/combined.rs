@@ -53,7 +53,14 @@ pub(crate) fn combined(manifests: &[Manifest], choice: &Choice) -> Result<Meta, 
     all.host.kernel = alike(metas, |meta| &meta.host.kernel);
     all.host.arch = alike(metas, |meta| &meta.host.arch);
     all.database.product = alike(metas, |meta| &meta.database.product);
-    all.database.version = alike(metas, |meta| &meta.database.version);
+    let later = &metas[0].database.later_versions;
+    match metas.iter().all(|meta| meta.database.later_versions == *later) {
+        true => all.database.version = alike(metas, |meta| &meta.database.version),
+        false => all.database.version.clear(),
+    }
+    if all.database.version.is_empty() {
+        all.database.later_versions.clear();
+    }
     all.database.data_directory = alike(metas, |meta| &meta.database.data_directory);
     all.database.executable = alike(metas, |meta| &meta.database.executable);
     all.database.target = format!("{} recordings", metas.len());

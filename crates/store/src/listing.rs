@@ -126,12 +126,13 @@ fn recording(manifest: &Manifest, there: &BTreeMap<&str, u64>) -> RecordingListi
         .map(|(path, _)| path)
         .collect();
     let database = &manifest.meta.database;
+    let versions: Vec<&str> = database.versions().collect();
     RecordingListing {
         recording: manifest.name.recording(),
         start_us: manifest.meta.start_us,
         end_us: manifest.meta.end_us,
         complete: manifest.meta.complete,
-        database: format!("{} {}", database.product, database.version)
+        database: format!("{} {}", database.product, versions.join(", then "))
             .trim()
             .to_string(),
         flight: manifest.meta.collector.flight.clone(),

@@ -255,8 +255,9 @@ impl Database for PostgresDatabase {
             statement_ids: self.statement_ids().to_string(),
             entries_checked: self.status().map_or(0, |status| status.checked),
             held_locks: self.server_locks().is_some(),
-            // The collector knows whether it has been looked at.
+            // The collector knows whether it has been looked at, and what it was before.
             locks: false,
+            later_versions: Vec::new(),
         }
     }
 

@@ -193,6 +193,7 @@ impl Series {
         let mut ended = self.meta_of(meta.clone(), self.start_us);
         ended.end_us = cut_us;
         ended.notes.retain(|note| note.time_us < cut_us);
+        ended.database = ended.database.between(self.start_us, cut_us);
         let Some(rotation) = &mut self.rotation else {
             return false;
         };
@@ -330,6 +331,7 @@ impl Series {
             quality: meta.quality.since(&self.quality),
             cost: meta.cost.since(&self.cost),
             notes,
+            database: meta.database.between(start_us, i64::MAX),
             ..meta
         }
     }

@@ -65,11 +65,14 @@ pub struct HostMeta {
 pub struct DatabaseMeta {
     /// Product, for example `PostgreSQL`.
     pub product: String,
-    /// Version, as far as it is known without asking the server.
+    /// Version, as far as it is known without asking the server: when the recording began.
     pub version: String,
+    /// Those that it came back as, in order. Since 1.18.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub later_versions: Vec<LaterVersion>,
     /// Data directory of the server; empty when not known.
     pub data_directory: String,
-    /// Executable of the server.
+    /// Executable of the server: when the recording began.
     pub executable: String,
     /// What was asked for: `server`, or `pid N`.
     pub target: String,
@@ -89,7 +92,41 @@ pub struct DatabaseMeta {
     pub locks: bool,
 }
 
+/// What a server came back as that had ended while it was recorded.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LaterVersion {
+    /// From when on it was recorded, microseconds since the Unix epoch.
+    pub from_us: i64,
+    /// Its version.
+    pub version: String,
+    /// Its executable.
+    pub executable: String,
+}
+
 impl DatabaseMeta {
+    /// The same of a part of the recording's time: from this moment to that one, which is not part of it (microseconds since the Unix
+    /// epoch).
+    #[must_use]
+    pub fn between(mut self, from_us: i64, until_us: i64) -> DatabaseMeta {
+        let begun = self
+            .later_versions
+            .iter()
+            .take_while(|later| later.from_us <= from_us);
+        let begun = begun.count();
+        if let Some(first) = self.later_versions.drain(..begun).next_back() {
+            (self.version, self.executable) = (first.version, first.executable);
+        }
+        self.later_versions.retain(|later| later.from_us < until_us);
+        self
+    }
+
+    /// All versions that it had, in order.
+    pub fn versions(&self) -> impl Iterator<Item = &str> {
+        let later = self.later_versions.iter().map(|later| later.version.as_str());
+        std::iter::once(self.version.as_str()).chain(later)
+    }
+
     /// [`DatabaseMeta::statement_ids`]: the server's own.
     pub const QUERY_ID: &'static str = "query_id";
     /// [`DatabaseMeta::statement_ids`]: dbtime's number of the text.
@@ -548,4 +585,35 @@ pub struct CallInFlight {
     pub calls: u64,
     /// Their elapsed time, microseconds. Since 1.4.
     pub call_us: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_the_time_has_the_versions_of_its_time() {
+        let later = |from_us, version: &str| LaterVersion {
+            from_us,
+            version: version.to_string(),
+            executable: format!("/{version}/postgres"),
+        };
+        let whole = DatabaseMeta {
+            version: "16.1".to_string(),
+            executable: "/16.1/postgres".to_string(),
+            later_versions: vec![later(100, "17.2"), later(200, "18.1")],
+            ..DatabaseMeta::default()
+        };
+        let versions = |from_us, until_us| {
+            let part = whole.clone().between(from_us, until_us);
+            assert_eq!(part.executable, format!("/{}/postgres", part.version));
+            part.versions().map(str::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(versions(0, 1_000), ["16.1", "17.2", "18.1"]);
+        // A moment that is not part of it, and one that is.
+        assert_eq!(versions(0, 100), ["16.1"]);
+        assert_eq!(versions(100, 200), ["17.2"]);
+        assert_eq!(versions(150, 201), ["17.2", "18.1"]);
+        assert_eq!(versions(200, 201), ["18.1"]);
+    }
 }

@@ -7,6 +7,7 @@ use super::noise::FEWEST_SLICES;
 use super::side::Side;
 use crate::latency::WaitUnit;
 use crate::load::Source;
+use crate::product;
 
 /// Modules that are named in a warning.
 const NAMED: usize = 5;
@@ -54,8 +55,8 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
     }
     warnings.extend(differ(
         "the version of the database",
-        &good.database.version,
-        &bad.database.version,
+        &product::versions(&good.database),
+        &product::versions(&bad.database),
     ));
     let statements_match = good.database.has_fingerprints() == bad.database.has_fingerprints();
     if !statements_match && sides.iter().all(Side::knows_statements) {

@@ -5,6 +5,7 @@ use super::{diff_causes, diff_executions};
 use crate::diff::{Change, Diff, LatencyChange, Place, StatementChange, Verdict, amount};
 use crate::group::{moment, query_id};
 use crate::number::{Amounts, duration, seconds};
+use crate::product;
 use crate::server_start::start_of_server;
 use crate::statement_text::cell;
 use crate::work::WorkUnit;
@@ -61,7 +62,7 @@ pub(super) fn head(diff: &Diff, first_line: FirstLine, page: &mut Page) {
     page.line("");
     for (side, name) in diff.sides.iter().zip(["GOOD", "BAD"]) {
         let how = side.fidelity.map_or("none", |fidelity| fidelity.as_str());
-        let database = format!("{} {}", side.meta.database.product, side.meta.database.version);
+        let database = product::in_short(&side.meta.database);
         let when = match side.meta.collector.clock {
             Clock::Utc => format!(
                 ", {} UTC, {} s",
@@ -73,7 +74,7 @@ pub(super) fn head(diff: &Diff, first_line: FirstLine, page: &mut Page) {
         };
         page.paragraph(&format!(
             "{name}: {}{when}, DB time {} ({how}), {}",
-            database.trim(),
+            database,
             Amounts::of(&side.meta).with_unit(side.db_time_ns),
             work(side.work, diff.unit),
         ));

@@ -8,6 +8,7 @@ use crate::filter::{Filter, SECOND_US};
 use crate::group::{moment, query_id};
 use crate::ledger::Section;
 use crate::number::{counted, plural, seconds};
+use crate::product;
 use crate::report::Report;
 use crate::scan::Period;
 use crate::sums::{FidelityMix, percent};
@@ -31,7 +32,9 @@ pub(super) fn exactness(report: &Report, page: &mut Page) {
 
 /// What was recorded, where and when, and which part of it this is.
 pub(super) fn recording(meta: &Meta, period: Period, filter: &Filter, page: &mut Page) {
-    let database = words(&[&meta.database.product, &meta.database.version]);
+    let database = meta.database.clone().between(period.from_us, period.to_us);
+    let has_several = !database.later_versions.is_empty();
+    let database = product::with_times(&database, period.from_us);
     let mut place = Vec::new();
     if !meta.host.name.is_empty() {
         place.push(format!("on {}", meta.host.name));
@@ -48,7 +51,10 @@ pub(super) fn recording(meta: &Meta, period: Period, filter: &Filter, page: &mut
         database
     };
     let place = place.join(", ");
-    page.paragraph(&words(&[&database, &place]));
+    page.paragraph(&match has_several && !place.is_empty() {
+        true => format!("{database}, {place}"),
+        false => words(&[&database, &place]),
+    });
 
     let mut how = match meta.collector.clock {
         Clock::Utc => format!(

@@ -39,6 +39,7 @@ pub use views::{View, table};
 use crate::filter::SECOND_US;
 use crate::group::{date_and_time, moment};
 use crate::number::counted;
+use crate::product;
 use pen::{line, plain, width, write, write_right};
 
 /// Columns that have room for a date.
@@ -203,9 +204,7 @@ fn header(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
         bold.add_modifier(Modifier::REVERSED),
     );
     let room = area.width.saturating_sub(mode_columns + 1);
-    let version = [meta.database.product.as_str(), meta.database.version.as_str()];
-    let version: Vec<&str> = version.into_iter().filter(|word| !word.is_empty()).collect();
-    let mut server = plain(&version.join(" "));
+    let mut server = plain(&product::in_short(&meta.database));
     for (word, text) in [
         ("", &meta.database.target),
         ("on ", &meta.host.name),

@@ -293,15 +293,16 @@ impl Counters {
         }
         self.cpus.set(meta.host.cpus.into());
         let product = meta.database.product.to_lowercase();
-        let about = [
-            &meta.dbtime,
-            &product,
-            &meta.database.version,
-            &meta.database.target,
-            &meta.collector.tier,
-        ]
-        .map(|text| label(text));
         // A server that was upgraded has another version from then on.
+        let version = meta.database.versions().last().unwrap_or_default();
+        let about = [
+            meta.dbtime.as_str(),
+            product.as_str(),
+            version,
+            meta.database.target.as_str(),
+            meta.collector.tier.as_str(),
+        ]
+        .map(label);
         self.about.reset();
         self.about
             .with_label_values(&about.each_ref().map(String::as_str))

@@ -1,0 +1,64 @@
+//! The database that was recorded, in words: what it was, and what it came back as.
+
+use dbtime_model::recording::DatabaseMeta;
+
+use crate::group::date_and_time;
+
+/// `PostgreSQL 17.2, then 18.1`; empty when it is not known.
+pub(crate) fn in_short(database: &DatabaseMeta) -> String {
+    let named = format!("{} {}", database.product, versions(database));
+    named.trim().to_string()
+}
+
+/// Its versions alone.
+pub(crate) fn versions(database: &DatabaseMeta) -> String {
+    database.versions().collect::<Vec<_>>().join(", then ")
+}
+
+/// `PostgreSQL 17.2, from 12:00:03 on 18.1`: with the time of day, UTC, and the date where that is another one than at this moment.
+pub(crate) fn with_times(database: &DatabaseMeta, start_us: i64) -> String {
+    let named = format!("{} {}", database.product, database.version);
+    let date = |us| date_and_time(us).map(|(date, _)| date);
+    let later = database.later_versions.iter().map(|later| {
+        let moment = match date_and_time(later.from_us) {
+            Some((day, time)) if date(start_us).as_ref() != Some(&day) => format!("{day} {time}"),
+            Some((_, time)) => time,
+            None => "a later moment".to_string(),
+        };
+        format!(", from {moment} on {}", later.version)
+    });
+    named.trim().to_string() + &later.collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use dbtime_model::recording::LaterVersion;
+
+    use super::*;
+
+    const NOON_US: i64 = 1_791_633_600_000_000;
+
+    #[test]
+    fn what_a_server_came_back_as_is_said_with_its_time() {
+        let mut database = DatabaseMeta {
+            product: "PostgreSQL".to_string(),
+            version: "17.2".to_string(),
+            ..DatabaseMeta::default()
+        };
+        assert_eq!(with_times(&database, NOON_US), "PostgreSQL 17.2");
+        assert_eq!(in_short(&database), "PostgreSQL 17.2");
+        database.later_versions = [(3, "18.1"), (86_400, "18.2")]
+            .map(|(s, version)| LaterVersion {
+                from_us: NOON_US + s * 1_000_000,
+                version: version.to_string(),
+                ..LaterVersion::default()
+            })
+            .to_vec();
+        assert_eq!(
+            with_times(&database, NOON_US),
+            "PostgreSQL 17.2, from 12:00:03 on 18.1, from 2026-10-11 12:00:00 on 18.2"
+        );
+        assert_eq!(in_short(&database), "PostgreSQL 17.2, then 18.1, then 18.2");
+        assert_eq!(in_short(&DatabaseMeta::default()), "");
+    }
+}
