@@ -240,11 +240,20 @@ pub(crate) enum Standby {
 #[derive(Debug)]
 pub(crate) enum Change {
     /// It runs again after it had gone: everything about it is new.
-    Restarted(String),
+    Restarted(Restart),
     /// Its sessions, or names, are others than before; what there is to say about it.
     Sessions(Vec<String>),
     /// There are processes to be recorded that nobody tells of.
     Newcomers,
+}
+
+/// How a database runs again.
+#[derive(Debug)]
+pub(crate) struct Restart {
+    /// What there is to say about it.
+    pub(crate) text: String,
+    /// On another data directory: its files, and what it has counted, are not those of before.
+    pub(crate) has_other_files: bool,
 }
 
 /// See the module.
@@ -288,6 +297,20 @@ pub(crate) trait Database {
     /// It cannot be asked; the message says why.
     fn statistics(&self, _connect: &Connect, _clock: Clock) -> Result<ServerStatistics, String> {
         Err("only PostgreSQL servers are asked for their statistics".to_string())
+    }
+
+    /// Has the server asked for these from now on that runs in the place of the one that was asked before. `goes_on`: it counts on where
+    /// that ended.
+    ///
+    /// # Errors
+    /// It cannot be asked, or not yet; the message says why.
+    fn ask_anew(
+        &self,
+        _statistics: &ServerStatistics,
+        _connect: &Connect,
+        _goes_on: bool,
+    ) -> Result<(), String> {
+        Ok(())
     }
 
     /// The text of the statement that a session executes, as it may be recorded, if it is still this one. None when the database

@@ -24,7 +24,7 @@ impl Collector {
             .as_ref()
             .map(Unwinding::statistics)
             .unwrap_or_default();
-        let described = self.database.describe();
+        let described = self.versions.add_to(self.database.describe());
         Meta {
             schema: SCHEMA_VERSION.to_string(),
             dbtime: env!("CARGO_PKG_VERSION").to_string(),

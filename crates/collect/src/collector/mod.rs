@@ -7,9 +7,11 @@ mod lock_table;
 mod lock_uses;
 mod options;
 mod relations;
+mod restart;
 mod roster;
 mod slots;
 mod start;
+mod versions;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
@@ -38,6 +40,10 @@ use crate::session::LiveSession;
 use crate::statements::Statements;
 use crate::symbols::Symbolizer;
 use crate::unwind::Unwinding;
+
+use relations::Unnamed;
+use restart::ToAsk;
+use versions::Versions;
 
 pub use options::{Mechanism, Options, RATES_HZ, RESOLUTIONS_S, Status, Target, WHOLE_SECONDS};
 pub(crate) use start::database_of;
@@ -95,6 +101,8 @@ pub struct Collector {
     /// What the kernel has sent and was not looked at yet.
     waiting: VecDeque<Event>,
     rows: Rows,
+    /// How many of them are of files that there are no more.
+    unnamed: Unnamed,
     windows: Windows,
     /// No more rows come.
     is_finished: bool,
@@ -120,6 +128,9 @@ pub struct Collector {
     counted_transactions_ns: u64,
     /// What the server counts, where it is asked.
     statistics: Option<ServerStatistics>,
+    /// It has to be told who is to be asked.
+    to_ask: Option<ToAsk>,
+    versions: Versions,
 }
 
 impl Collector {
@@ -239,6 +250,7 @@ impl Collector {
         self.note_time_that_is_not_the_sessions();
         self.count_losses();
         self.name_relations();
+        self.unnamed = Unnamed::default();
         let rows = std::mem::take(&mut self.rows);
         self.rows = self.windows.pass(rows, i64::MIN);
         self.rows.append(self.windows.finish());
@@ -252,6 +264,7 @@ impl Collector {
         if !self.is_finished {
             self.name_relations();
         }
+        self.unnamed = Unnamed::default();
         let rows = std::mem::take(&mut self.rows);
         match self.is_finished {
             true => rows,
@@ -263,6 +276,7 @@ impl Collector {
     /// is in a recording that ends at this moment (microseconds since the Unix epoch), with the notes of its time.
     pub fn describe_again(&mut self, end_us: i64) {
         self.symbolizer.describe_again();
+        self.versions.forget_before(end_us);
         self.statements = Statements::new(Instant::now());
         self.notes.retain(|note| note.time_us >= end_us);
         self.comments = Comments::default();

@@ -5,16 +5,29 @@ use std::sync::Arc;
 
 use super::Collector;
 
+/// How many rows of each kind, from the first on, are of a server that has ended, on another directory than the one that runs now: in that
+/// their numbers mean something else.
+#[derive(Debug, Default)]
+pub(super) struct Unnamed {
+    latency: usize,
+    held_locks: usize,
+    locks: usize,
+}
+
 impl Collector {
     /// Names those of which rows have only a file or an id, before the rows are handed on.
     pub(super) fn name_relations(&mut self) {
-        let Collector { database, rows, .. } = self;
+        let Collector {
+            database,
+            rows,
+            unnamed,
+            ..
+        } = self;
         let mut known: HashMap<Arc<str>, Option<Arc<str>>> = HashMap::new();
-        let latency = rows.latency.iter_mut().map(|row| (&row.file, &mut row.relation));
-        let held = rows
-            .held_locks
-            .iter_mut()
-            .map(|row| (&row.file, &mut row.relation));
+        let latency = rows.latency.iter_mut().skip(unnamed.latency);
+        let latency = latency.map(|row| (&row.file, &mut row.relation));
+        let held = rows.held_locks.iter_mut().skip(unnamed.held_locks);
+        let held = held.map(|row| (&row.file, &mut row.relation));
         for (file, relation) in latency.chain(held).filter(|(file, _)| !file.is_empty()) {
             let name = known
                 .entry(Arc::clone(file))
@@ -23,12 +36,21 @@ impl Collector {
                 *relation = Arc::clone(name);
             }
         }
-        for row in &mut rows.locks {
+        for row in rows.locks.iter_mut().skip(unnamed.locks) {
             if let (Some(of), Some(relation)) = (row.database, row.relation)
                 && let Some(name) = database.relation_name(of, relation)
             {
                 row.relation_name = name.to_string();
             }
         }
+    }
+
+    /// The rows that wait keep the names that they have: the files of which they are cannot be looked at any longer.
+    pub(super) fn name_no_more(&mut self) {
+        self.unnamed = Unnamed {
+            latency: self.rows.latency.len(),
+            held_locks: self.rows.held_locks.len(),
+            locks: self.rows.locks.len(),
+        };
     }
 }

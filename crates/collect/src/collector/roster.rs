@@ -252,6 +252,8 @@ impl Collector {
         if let Some(text) = self.database.gone_with(pid) {
             self.note(text);
             self.gone = Some(Instant::now());
+            // By what was read of its files: they may be others when it comes back.
+            self.name_relations();
         } else if self.database.parent().is_none() && self.sessions.is_empty() && self.gone.is_none() {
             self.note("all sessions have ended".to_string());
             self.gone = Some(Instant::now());
@@ -263,32 +265,17 @@ impl Collector {
             return Ok(());
         }
         self.looked_at_database = Instant::now();
+        self.ask_anew();
         match self.database.look(self.gone.is_some()) {
             // As long as the parent lives it may have children that nobody tells of.
             None if !self.engine.sees_births() && self.is_parent_recorded() => self.take_up_newcomers(),
             None => Ok(()),
             Some(Change::Newcomers) => self.take_up_newcomers(),
-            Some(Change::Restarted(text)) => {
-                if let Some(counter) = &mut self.lock_counter {
-                    counter.stop(text.clone());
-                }
-                self.note(text);
-                self.held_locks.forget_addresses();
-                self.finish_locks();
-                if let Some(parent) = self.database.parent() {
-                    self.symbolizer.set_parent(parent);
-                    if let Some(unwinding) = &mut self.unwinding {
-                        unwinding.set_parent(parent);
-                    }
-                }
-                if let Some(latencies) = &mut self.latencies {
-                    latencies.set_server(self.database.at_files());
-                }
-                self.gone = None;
-                self.take_up_database()
-            }
+            Some(Change::Restarted(restart)) => self.follow_restart(restart),
             Some(Change::Sessions(notes)) => {
                 notes.into_iter().for_each(|text| self.note(text));
+                let described = self.database.describe();
+                self.versions.see(self.now_us(), &described);
                 self.take_members()
             }
         }
@@ -296,7 +283,17 @@ impl Collector {
 
     /// Takes up the sessions that are new, and ends those that are none any longer.
     pub(super) fn take_members(&mut self) -> Result<(), CollectError> {
+        self.end_others()?;
         self.take_names()?;
+        // What has ended keeps the names by which its numbers came.
+        for session in self.sessions.values_mut().filter(|session| session.end.is_none()) {
+            session.set_names(Rc::clone(&self.names));
+        }
+        self.take_up_newcomers()
+    }
+
+    /// Ends the sessions that are none of the database any longer.
+    pub(super) fn end_others(&mut self) -> Result<(), CollectError> {
         let members = self.database.members();
         let is_member = |session: &LiveSession| members.iter().any(|member| session.is(member));
         let others: Vec<u32> = self
@@ -310,10 +307,7 @@ impl Collector {
                 self.end_session(session)?;
             }
         }
-        for session in self.sessions.values_mut() {
-            session.set_names(Rc::clone(&self.names));
-        }
-        self.take_up_newcomers()
+        Ok(())
     }
 
     pub(super) fn take_id(&mut self) -> SessionId {

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use dbtime_model::recording::Quality;
 use dbtime_model::{Rows, Windows};
 
+use super::relations::Unnamed;
+use super::versions::Versions;
 use super::{Collector, Mechanism, Options, Target, WHOLE_SECONDS};
 use crate::accounting::Pool;
 use crate::alike::Alike;
@@ -171,6 +173,7 @@ impl Collector {
             used_slots: 0,
             waiting: VecDeque::new(),
             rows: Rows::default(),
+            unnamed: Unnamed::default(),
             windows: Windows::new(options.resolution_s, first_window_us),
             is_finished: false,
             pool: Pool::new(options.at_once),
@@ -189,6 +192,8 @@ impl Collector {
             stood_still_until: 0,
             counted_transactions_ns: monotonic_ns(),
             statistics,
+            to_ask: None,
+            versions: Versions::begin(database.describe()),
             database,
             options,
         };

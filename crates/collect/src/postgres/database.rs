@@ -29,7 +29,8 @@ use super::wait_events::{self, WaitEventNames};
 use crate::CollectError;
 use crate::clock::Clock;
 use crate::database::{
-    self, Change, Database, Holder, LockPlaces, Member, RawRoutine, Texts, WaitNames, WaitSource, WaitTraits,
+    self, Change, Database, Holder, LockPlaces, Member, RawRoutine, Restart, Texts, WaitNames, WaitSource,
+    WaitTraits,
 };
 use crate::executable::Executable;
 use crate::held_locks::{LockName, RawLock};
@@ -187,6 +188,12 @@ impl PostgresDatabase {
         self.places.as_ref()?.routines
     }
 
+    /// Those that run now as the same major version: what others say would be taken for something else.
+    fn recorded_standbys(&self) -> impl Iterator<Item = &Standby> {
+        let of = &self.server;
+        self.standbys.iter().filter(move |standby| standby.is_like(of))
+    }
+
     fn statement_ids(&self) -> &'static str {
         match self.status() {
             Some(status) if status.fingerprints => DatabaseMeta::FINGERPRINT,
@@ -298,7 +305,7 @@ impl Database for PostgresDatabase {
         // The parent first, so that no child is missed.
         let mut members = vec![self.member(self.server.postmaster)];
         members.extend(self.server.children().into_iter().map(|pid| self.member(pid)));
-        for standby in &self.standbys {
+        for standby in self.recorded_standbys() {
             members.extend(standby.processes().map(|pid| Member {
                 pid,
                 source: standby.source(),
@@ -346,6 +353,15 @@ impl Database for PostgresDatabase {
             true => ServerStatistics::start(connect, &self.server, clock),
             false => Err("it is no PostgreSQL server".to_string()),
         }
+    }
+
+    fn ask_anew(
+        &self,
+        statistics: &ServerStatistics,
+        connect: &Connect,
+        goes_on: bool,
+    ) -> Result<(), String> {
+        statistics.ask_anew(connect, &self.server, goes_on)
     }
 
     fn statement_text(&self, pid: u32, statement: u64, texts: Texts) -> Option<StatementText> {
@@ -416,7 +432,7 @@ impl Database for PostgresDatabase {
 
     fn standbys(&self) -> Vec<(u32, Option<u32>)> {
         let both = |standby: &Standby| Some((standby.receiver?, standby.startup));
-        self.standbys.iter().filter_map(both).collect()
+        self.recorded_standbys().filter_map(both).collect()
     }
 
     fn waits_for_replay(&self, pid: u32) -> Option<bool> {
@@ -481,20 +497,41 @@ impl Database for PostgresDatabase {
                 .filter_map(|standby| standby.look().then_some(()));
             return (changed.count() > 0).then_some(Change::Newcomers);
         }
-        self.server = self.server.successor()?;
-        let places = Places::of_new(&self.server, &self.server.children());
-        let mut text = format!(
-            "the server has started again (postmaster {})",
-            self.server.postmaster
-        );
+        let successor = self.server.successor()?;
+        let places = Places::of_new(&successor, &successor.children());
+        let before = std::mem::replace(&mut self.server, successor);
+        let has_other_files = !self.server.is_on_directory_of(&before);
+        let mut text = comes_back(&before, &self.server);
         if let Err(why) = places.held_locks {
             text.push_str(&format!(
                 "; from now on holders of LWLocks are not recorded: {why}"
             ));
         }
         self.places = Some(places);
-        Some(Change::Restarted(text))
+        Some(Change::Restarted(Restart {
+            text,
+            has_other_files,
+        }))
     }
+}
+
+/// What to say of a server that runs in the place of one that has ended.
+fn comes_back(before: &Server, now: &Server) -> String {
+    let mut text = match now.is_on_directory_of(before) {
+        true => format!("the server has started again (postmaster {})", now.postmaster),
+        false => format!(
+            "another directory is {} now: the server on it is recorded from now on (postmaster {})",
+            now.data_directory.display(),
+            now.postmaster
+        ),
+    };
+    if now.version != before.version {
+        text.push_str(&format!(
+            "; it is PostgreSQL {}, before that it was {}",
+            now.version, before.version
+        ));
+    }
+    text
 }
 
 /// BackendState in src/include/utils/backend_status.h, of 14 to 17.

@@ -1,9 +1,9 @@
 //! Finds running PostgreSQL servers and what is needed to read their sessions.
 
 use std::collections::HashMap;
-use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use super::wait_symbol;
 use crate::target_file::TargetFile;
@@ -29,6 +29,8 @@ pub(crate) struct Server {
     pub(crate) wait_address: u64,
     /// Device and inode of the data directory: it may have other names in other mount namespaces.
     directory_id: Option<(u64, u64)>,
+    /// The name by which the data directory was found from here, whatever lies there later on. None = there is none: in a container.
+    name_here: Option<PathBuf>,
     /// It is in a pid namespace of its own, where its processes have other numbers than on this host.
     has_own_pids: bool,
 }
@@ -42,15 +44,21 @@ pub struct RunningServer {
     pub data_directory: PathBuf,
     /// Device and inode of that directory: the same after a restart.
     pub directory_id: (u64, u64),
+    /// The name that leads there from here; none in a container. Who records the server follows it: to another directory too, when this
+    /// one has been replaced.
+    pub name_here: Option<PathBuf>,
 }
 
 /// The PostgreSQL servers that run on this host, in containers too, as far as they can be seen.
 pub fn running_servers() -> Vec<RunningServer> {
     let servers = Server::postmasters().into_iter().filter_map(|pid| {
+        let data_directory = Server::data_directory(pid);
+        let directory_id = directory_id(pid)?;
         Some(RunningServer {
             pid,
-            data_directory: Server::data_directory(pid),
-            directory_id: directory_id(pid)?,
+            name_here: leads_to(&data_directory, directory_id).then(|| data_directory.clone()),
+            data_directory,
+            directory_id,
         })
     });
     servers.collect()
@@ -96,21 +104,34 @@ impl Server {
     /// # Errors
     /// There is none.
     pub(crate) fn on(directory: &Path) -> Result<Server, CollectError> {
-        let metadata = fs::metadata(directory).map_err(|e| CollectError::io(directory, e))?;
-        find_on((metadata.dev(), metadata.ino())).map_or_else(
-            || Err(CollectError::NoServerOn(directory.to_path_buf())),
-            Server::of_postmaster,
-        )
+        let id = id_of(directory).map_err(|e| CollectError::io(directory, e))?;
+        let pid = find_on(id).ok_or_else(|| CollectError::NoServerOn(directory.to_path_buf()))?;
+        Ok(Server {
+            // It may be a link: what that leads to later on is followed.
+            name_here: Some(directory.to_path_buf()),
+            ..Server::of_postmaster(pid)?
+        })
     }
 
-    /// The server that runs on the same data directory now, when this one has been restarted.
+    /// The server that runs now in the place of this one, which has ended: on the directory that has the name of its own by now, or
+    /// else on its own, whatever that is called by now.
     pub(crate) fn successor(&self) -> Option<Server> {
-        let pid = find_on(self.directory_id?)?;
-        if pid == self.postmaster {
-            None
-        } else {
-            Server::of_postmaster(pid).ok()
-        }
+        let by_name = self.name_here.as_deref().and_then(|name| id_of(name).ok());
+        let own = self.directory_id.filter(|_| by_name != self.directory_id);
+        let pid = [by_name, own]
+            .into_iter()
+            .flatten()
+            .find_map(find_on)
+            .filter(|pid| *pid != self.postmaster)?;
+        Some(Server {
+            name_here: self.name_here.clone(),
+            ..Server::of_postmaster(pid).ok()?
+        })
+    }
+
+    /// Whether it is on the same data directory as another one.
+    pub(crate) fn is_on_directory_of(&self, other: &Server) -> bool {
+        self.directory_id == other.directory_id
     }
 
     /// The server that process `pid` belongs to.
@@ -150,6 +171,7 @@ impl Server {
             version: String::new(),
             wait_address: 0,
             directory_id: None,
+            name_here: None,
             has_own_pids: false,
         })
     }
@@ -192,14 +214,18 @@ impl Server {
             executable: wait_symbol::executable_name(pid),
             what: "does not export my_wait_event_info, so its wait events cannot be read".to_string(),
         })?;
+        let data_directory = Server::data_directory(pid);
+        let directory_id = directory_id(pid);
+        let is_name = directory_id.is_some_and(|id| leads_to(&data_directory, id));
         Ok(Server {
             postmaster: pid,
-            data_directory: Server::data_directory(pid),
             executable: wait_symbol::executable_name(pid),
             major,
             version,
             wait_address,
-            directory_id: directory_id(pid),
+            directory_id,
+            name_here: is_name.then(|| data_directory.clone()),
+            data_directory,
             has_own_pids: process::innermost_pid(pid) != Some(pid),
         })
     }
@@ -241,9 +267,16 @@ fn is_postmaster(pid: u32) -> bool {
 }
 
 fn directory_id(pid: u32) -> Option<(u64, u64)> {
-    fs::metadata(process::path(pid, "cwd"))
-        .ok()
-        .map(|m| (m.dev(), m.ino()))
+    id_of(&process::path(pid, "cwd")).ok()
+}
+
+fn id_of(directory: &Path) -> io::Result<(u64, u64)> {
+    fs::metadata(directory).map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+/// Whether a name that a server has for its directory leads there from here, too.
+fn leads_to(name: &Path, directory: (u64, u64)) -> bool {
+    id_of(name).is_ok_and(|id| id == directory)
 }
 
 fn find_on(directory: (u64, u64)) -> Option<u32> {

@@ -30,20 +30,24 @@ impl Standby {
     /// # Errors
     /// No server runs there, or one of another major version: it replays nobody's log but that of its like.
     pub(super) fn on(directory: &Path, of: &Server) -> Result<Standby, CollectError> {
-        let server = Server::on(directory)?;
-        if server.major != of.major || server.postmaster == of.postmaster {
-            return Err(CollectError::NoStandby(PathBuf::from(directory)));
-        }
         let mut standby = Standby {
-            server,
+            server: Server::on(directory)?,
             status: None,
             titles: Titles::default(),
             receiver: None,
             startup: None,
         };
+        if !standby.is_like(of) || standby.server.postmaster == of.postmaster {
+            return Err(CollectError::NoStandby(PathBuf::from(directory)));
+        }
         standby.look_where();
         standby.look();
         Ok(standby)
+    }
+
+    /// Whether it is of the major version of the server whose log it replays. They are upgraded one after the other.
+    pub(super) fn is_like(&self, of: &Server) -> bool {
+        self.server.major == of.major
     }
 
     /// Its data directory, as it names it itself.

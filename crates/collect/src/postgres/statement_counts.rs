@@ -418,6 +418,17 @@ impl StatementCounts {
         Ok(counts)
     }
 
+    /// Goes on where an earlier one ended that asked the same server before it was restarted: what grew until then is told with the next
+    /// answer. With other columns it begins anew.
+    pub(super) fn go_on_from(&mut self, earlier: StatementCounts) {
+        self.said = earlier.said;
+        if self.found.columns == earlier.found.columns {
+            self.known = earlier.known;
+            self.asked_ns = earlier.asked_ns;
+            self.due_ns = 0;
+        }
+    }
+
     /// Whether it is time.
     pub(super) fn is_due(&self) -> bool {
         monotonic_ns() >= self.due_ns

@@ -10,7 +10,7 @@
 //! one is there.
 
 use std::collections::HashMap;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
 use postgres::{Client, Config, SimpleQueryMessage};
@@ -20,6 +20,7 @@ use super::connection::{Connect, ServerUser, connected, described};
 use super::server::Server;
 use super::statement_counts::{Failed, StatementCounts};
 use crate::clock::{Clock, monotonic_ns};
+use crate::process;
 
 /// Longer than connecting and one answer may take.
 const BEGINS_WITHIN: Duration = Duration::from_secs(10);
@@ -80,9 +81,12 @@ pub(crate) enum Told {
 /// See the module.
 pub(crate) struct ServerStatistics {
     told: Receiver<Told>,
-    /// Nothing is sent: when it is dropped the thread asks once more and ends.
-    goes_on: SyncSender<()>,
+    /// When it is dropped the thread asks once more and ends.
+    tell_whom: Sender<Anew>,
 }
+
+/// Who is asked from now on, and whether it counts on where the one before ended.
+type Anew = (Asked, bool);
 
 impl ServerStatistics {
     /// Connects, and asks from now on at every second of the clock. When it returns, the first answer is there.
@@ -94,24 +98,11 @@ impl ServerStatistics {
         server: &Server,
         clock: Clock,
     ) -> Result<ServerStatistics, String> {
-        let user = ServerUser::of(server.postmaster).map_err(|e| e.to_string())?;
-        let (goes_on, is_over) = sync_channel(0);
+        let (asked, user) = Asked::of(connect, server)?;
+        let (tell_whom, anew) = channel();
         let (tell, told) = sync_channel(MOST_WAITING);
         let (begin, begun) = sync_channel(1);
-        let views = VIEWS.iter().filter(|(since, _)| server.major >= *since);
-        let questions: Vec<&str> = views.map(|(_, question)| *question).collect();
-        let mut asking = Asking {
-            // In one transaction they are of one moment.
-            question: questions.join(";"),
-            config: connect.to(server.postmaster, user)?,
-            server: server.clone(),
-            clock,
-            client: None,
-            asked_ns: 0,
-            known: Known::default(),
-            is_away: false,
-            statements: None,
-        };
+        let mut asking = Asking::begin(asked, clock);
         let ask_on = move || {
             let first = user.become_in_thread().and_then(|()| asking.first());
             let (first, note) = match first {
@@ -120,7 +111,7 @@ impl ServerStatistics {
             };
             let _ = begin.send(first);
             if let Some(note) = note {
-                asking.go_on(&is_over, &tell, note);
+                asking.go_on(&anew, &tell, note);
             }
         };
         std::thread::Builder::new()
@@ -130,7 +121,19 @@ impl ServerStatistics {
         begun
             .recv_timeout(BEGINS_WITHIN)
             .map_err(|_| format!("no answer within {} s", BEGINS_WITHIN.as_secs()))??;
-        Ok(ServerStatistics { told, goes_on })
+        Ok(ServerStatistics { told, tell_whom })
+    }
+
+    /// Has it ask this server from now on, which runs in the place of the one before; `goes_on`: on the same directory, with what that
+    /// had counted. The thread stays who it is: it has nothing left with which it could become another user.
+    ///
+    /// # Errors
+    /// The server does not say where it listens, perhaps not yet.
+    pub(super) fn ask_anew(&self, connect: &Connect, server: &Server, goes_on: bool) -> Result<(), String> {
+        let (asked, _) = Asked::of(connect, server)?;
+        // Without a thread nothing is asked, and that was said.
+        let _ = self.tell_whom.send((asked, goes_on));
+        Ok(())
     }
 
     /// What has come since the last call.
@@ -140,7 +143,7 @@ impl ServerStatistics {
 
     /// Has it ask once more, and waits for that.
     pub(crate) fn finish(self) -> Vec<Told> {
-        drop(self.goes_on);
+        drop(self.tell_whom);
         let mut last = Vec::new();
         while let Ok(told) = self.told.recv_timeout(ENDS_WITHIN) {
             last.push(told);
@@ -149,12 +152,41 @@ impl ServerStatistics {
     }
 }
 
+/// A server that is asked.
+struct Asked {
+    server: Server,
+    config: Config,
+    /// The rows of all views that this version has.
+    question: String,
+}
+
+impl Asked {
+    /// With the user as whom it is asked.
+    fn of(connect: &Connect, server: &Server) -> Result<(Asked, ServerUser), String> {
+        let user = ServerUser::of(server.postmaster).map_err(|e| e.to_string())?;
+        let asked = Asked {
+            config: connect.to(server.postmaster, user)?,
+            server: server.clone(),
+            question: question(server.major),
+        };
+        Ok((asked, user))
+    }
+
+    fn has_ended(&self) -> bool {
+        process::parent(self.server.postmaster).is_none()
+    }
+}
+
+fn question(major: u32) -> String {
+    let views = VIEWS.iter().filter(|(since, _)| major >= *since);
+    let questions: Vec<&str> = views.map(|(_, question)| *question).collect();
+    // In one transaction they are of one moment.
+    questions.join(";")
+}
+
 /// What the thread has.
 struct Asking {
-    /// The rows of all views.
-    question: String,
-    config: Config,
-    server: Server,
+    asked: Asked,
     clock: Clock,
     client: Option<Client>,
     /// When the last answer came, CLOCK_MONOTONIC.
@@ -162,43 +194,72 @@ struct Asking {
     known: Known,
     /// The last question got no answer, and that was said.
     is_away: bool,
+    /// Whether there is pg_stat_statements has not been asked yet.
+    looks_for_statements: bool,
     /// None where there is no such thing, and that was said.
     statements: Option<StatementCounts>,
+    /// What was said of that.
+    said_of_statements: String,
 }
 
 impl Asking {
+    fn begin(asked: Asked, clock: Clock) -> Asking {
+        Asking {
+            asked,
+            clock,
+            client: None,
+            asked_ns: 0,
+            known: Known::default(),
+            is_away: false,
+            looks_for_statements: true,
+            statements: None,
+            said_of_statements: String::new(),
+        }
+    }
+
     /// With what there is to say.
     fn first(&mut self) -> Result<Option<String>, String> {
         let rows = self.ask()?;
         self.known.grown(&rows);
         self.asked_ns = monotonic_ns();
-        let found = self
-            .client
-            .as_mut()
-            .map(|client| StatementCounts::find(client, &self.config));
-        Ok(match found {
-            Some(Ok(statements)) => {
-                self.statements = Some(statements);
-                None
-            }
-            Some(Err(note)) => Some(note),
-            None => None,
-        })
+        Ok(self.look_for_statements())
     }
 
-    fn go_on(&mut self, is_over: &Receiver<()>, tell: &SyncSender<Told>, note: Option<String>) {
+    fn go_on(&mut self, anew: &Receiver<Anew>, tell: &SyncSender<Told>, note: Option<String>) {
         let mut told: Vec<Told> = note.into_iter().map(Told::Note).collect();
         loop {
-            let now = monotonic_ns();
-            let until = Duration::from_nanos(self.clock.next_second(now).saturating_sub(now));
-            let is_last = is_over.recv_timeout(until) != Err(RecvTimeoutError::Timeout);
+            let is_last = self.wait(anew);
             told.extend(self.ask_views());
+            told.extend(self.look_for_statements().map(Told::Note));
             self.ask_statements(is_last, &mut told);
             // Where they are not taken it waits: the next answer has the growth of that time in it.
             let is_heard = told.drain(..).all(|told| tell.send(told).is_ok());
             if is_last || !is_heard {
                 return;
             }
+        }
+    }
+
+    /// Until the next second, or the last time that it is asked, which is true.
+    fn wait(&mut self, anew: &Receiver<Anew>) -> bool {
+        let until = self.clock.next_second(monotonic_ns());
+        loop {
+            let left = Duration::from_nanos(until.saturating_sub(monotonic_ns()));
+            match anew.recv_timeout(left) {
+                Ok(anew) => self.begin_anew(anew),
+                Err(RecvTimeoutError::Timeout) => return false,
+                Err(RecvTimeoutError::Disconnected) => return true,
+            }
+        }
+    }
+
+    fn begin_anew(&mut self, (asked, goes_on): Anew) {
+        self.asked = asked;
+        self.client = None;
+        self.looks_for_statements = true;
+        if !goes_on {
+            self.known = Known::default();
+            self.statements = None;
         }
     }
 
@@ -222,6 +283,28 @@ impl Asking {
                 })
             }
         }
+    }
+
+    /// Looks for pg_stat_statements where that is due and the server answers. Returns what there is to say, and was not said before.
+    fn look_for_statements(&mut self) -> Option<String> {
+        let looks = self.looks_for_statements;
+        let client = self.client.as_mut().filter(|_| looks)?;
+        self.looks_for_statements = false;
+        let earlier = self.statements.take();
+        let note = match StatementCounts::find(client, &self.asked.config) {
+            Ok(mut statements) => {
+                if let Some(earlier) = earlier {
+                    statements.go_on_from(earlier);
+                }
+                self.statements = Some(statements);
+                return None;
+            }
+            Err(note) => note,
+        };
+        (note != self.said_of_statements).then(|| {
+            self.said_of_statements.clone_from(&note);
+            note
+        })
     }
 
     fn ask_statements(&mut self, is_last: bool, told: &mut Vec<Told>) {
@@ -250,14 +333,18 @@ impl Asking {
     fn ask(&mut self) -> Result<Vec<Row>, String> {
         let client = match &mut self.client {
             Some(client) => client,
-            none => none.insert(connected(&self.config)?),
+            // Who answers there by now may be another server: it is asked once it is known what it is.
+            None if self.asked.has_ended() => return Err("it has ended".to_string()),
+            none => none.insert(connected(&self.asked.config)?),
         };
-        let answer = client.simple_query(&self.question).map_err(|e| described(&e))?;
+        let answer = client
+            .simple_query(&self.asked.question)
+            .map_err(|e| described(&e))?;
         Ok(answer.iter().filter_map(Row::of).collect())
     }
 
     fn name_by_host(&self, grown: &mut Vec<Growth>) {
-        let Some(hosts) = self.server.host_pids() else {
+        let Some(hosts) = self.asked.server.host_pids() else {
             return;
         };
         grown.retain_mut(|growth| match &mut growth.pid {
@@ -371,6 +458,14 @@ mod tests {
             name: name.to_string(),
             value,
         }
+    }
+
+    #[test]
+    fn each_version_is_asked_for_the_views_that_it_has() {
+        for (major, views) in [(15, 3), (16, 4), (17, 5), (18, 7), (19, 7)] {
+            assert_eq!(question(major).split(';').count(), views, "{major}");
+        }
+        assert!(!question(17).contains("pg_stat_get_backend_io"));
     }
 
     #[test]

@@ -1,0 +1,74 @@
+//! A server that runs again in the place of one that had ended: everything about it is new, perhaps its version and its files.
+
+use std::time::{Duration, Instant};
+
+use super::Collector;
+use crate::CollectError;
+use crate::alike::Alike;
+use crate::clock::monotonic_ns;
+use crate::database::Restart;
+
+/// It has said by then where it listens.
+const SAYS_WHERE_WITHIN: Duration = Duration::from_secs(10);
+
+/// A server that has to be asked for its statistics and is not yet.
+pub(super) struct ToAsk {
+    since: Instant,
+    /// See [`crate::database::Database::ask_anew`].
+    goes_on: bool,
+}
+
+impl Collector {
+    /// Takes up the sessions of the server that runs now.
+    pub(super) fn follow_restart(&mut self, restart: Restart) -> Result<(), CollectError> {
+        if let Some(counter) = &mut self.lock_counter {
+            counter.stop(restart.text.clone());
+        }
+        self.note(restart.text);
+        // Numbers mean what they did in the server of which they are: what came of it gets its names now.
+        self.take_latencies(monotonic_ns())?;
+        self.finish_locks();
+        self.rows.sessions.append(&mut self.alike.take_rows(u64::MAX));
+        self.alike = Alike::default();
+        self.held_locks.forget_addresses();
+        if restart.has_other_files {
+            self.name_no_more();
+        }
+        let described = self.database.describe();
+        self.versions.see(self.now_us(), &described);
+        if let Some(parent) = self.database.parent() {
+            self.symbolizer.set_parent(parent);
+            if let Some(unwinding) = &mut self.unwinding {
+                unwinding.set_parent(parent);
+            }
+        }
+        if let Some(latencies) = &mut self.latencies {
+            latencies.set_server(self.database.at_files());
+        }
+        self.gone = None;
+        self.end_others()?;
+        self.to_ask = self.statistics.is_some().then(|| ToAsk {
+            since: Instant::now(),
+            // One before it that was not asked in time has not gone on either.
+            goes_on: !restart.has_other_files && self.to_ask.as_ref().is_none_or(|to_ask| to_ask.goes_on),
+        });
+        self.take_up_database()
+    }
+
+    /// Has it asked for its statistics, once it says where it listens.
+    pub(super) fn ask_anew(&mut self) {
+        let (Some(to_ask), Some(statistics), Some(connect)) =
+            (&self.to_ask, &self.statistics, &self.options.connect)
+        else {
+            return;
+        };
+        match self.database.ask_anew(statistics, connect, to_ask.goes_on) {
+            Ok(()) => self.to_ask = None,
+            Err(_) if to_ask.since.elapsed() < SAYS_WHERE_WITHIN => {}
+            Err(why) => {
+                self.to_ask = None;
+                self.note(format!("what the server counts is not known any longer: {why}"));
+            }
+        }
+    }
+}
