@@ -30,7 +30,8 @@ pub(super) struct Recorders {
     how: Vec<String>,
     /// Data directories; none: of all servers.
     only: Option<Vec<PathBuf>>,
-    /// By the directories that servers run on: a server that is restarted is the same.
+    /// By the directories that servers run on: a server that is restarted is the same, and so is one that comes on another directory of the
+    /// same name.
     servers: HashMap<(u64, u64), Recorder>,
     next_look: Instant,
     told_of_too_many: bool,
@@ -49,6 +50,8 @@ pub(super) struct Recorded<'a> {
 #[derive(Default)]
 struct Recorder {
     name: String,
+    /// See [`RunningServer::name_here`].
+    name_here: Option<PathBuf>,
     folder: PathBuf,
     child: Option<Child>,
     backoff: Backoff,
@@ -80,6 +83,9 @@ impl Recorders {
         };
         let running: Vec<RunningServer> = running_servers().into_iter().filter(is_wanted).collect();
         let is_there = |id: &(u64, u64)| running.iter().any(|server| server.directory_id == *id);
+        for server in &running {
+            self.keep(server, is_there);
+        }
         self.servers
             .retain(|id, recorder| recorder.child.is_some() || is_there(id));
         for server in running {
@@ -94,6 +100,21 @@ impl Recorders {
             }
             let recorder = self.servers.entry(server.directory_id).or_default();
             recorder.start(&server, &self.how, spool);
+        }
+    }
+
+    /// A directory may have been put in the place of another one: whoever recorded the server on that records the one that is there now.
+    fn keep(&mut self, server: &RunningServer, is_there: impl Fn(&(u64, u64)) -> bool) {
+        if server.name_here.is_none() || self.servers.contains_key(&server.directory_id) {
+            return;
+        }
+        let follows = |id: &(u64, u64), recorder: &Recorder| {
+            recorder.child.is_some() && recorder.name_here == server.name_here && !is_there(id)
+        };
+        let mut all = self.servers.iter();
+        let earlier = all.find_map(|(id, recorder)| follows(id, recorder).then_some(*id));
+        if let Some(recorder) = earlier.and_then(|id| self.servers.remove(&id)) {
+            self.servers.insert(server.directory_id, recorder);
         }
     }
 
@@ -179,6 +200,7 @@ impl Recorder {
             return;
         }
         self.name = server.data_directory.display().to_string();
+        self.name_here.clone_from(&server.name_here);
         self.folder = match spool.folder_of(server) {
             Ok(folder) => folder,
             Err(e) => return self.failed(&format!("{e:#}")),
