@@ -64,6 +64,7 @@ mod system_calls;
 mod throwaway;
 mod timeline;
 mod top;
+mod upgrades;
 mod wait_events;
 mod waits;
 mod what_if;

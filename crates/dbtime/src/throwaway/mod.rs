@@ -224,6 +224,22 @@ impl Cluster {
         usage
     }
 
+    /// Puts another server in the place of this one, as an upgrade does; both are stopped. The other's data directory gets the name of this
+    /// one's, which lies beside it then, and the next launch is of the other's programs, with the settings and the socket of this one.
+    ///
+    /// # Errors
+    /// One of them runs, or a directory cannot be renamed: both have to be on the same file system.
+    pub fn take_in(&mut self, other: Cluster) -> Result<()> {
+        if self.postmaster.is_some() || other.postmaster.is_some() {
+            bail!("a server that runs cannot be replaced, nor replace another one");
+        }
+        fs::rename(&self.data_dir, self.home.path().join("data.old"))?;
+        fs::rename(&other.data_dir, &self.data_dir)
+            .with_context(|| format!("{} cannot be moved", other.data_dir.display()))?;
+        self.programs = other.programs.clone();
+        Ok(())
+    }
+
     /// Process id of the postmaster.
     ///
     /// # Panics
