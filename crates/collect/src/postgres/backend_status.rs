@@ -3,8 +3,9 @@
 //!
 //! `MyBEEntry` points to the entry. Where in it the query id lies is told by the code of `pgstat_get_my_query_id`, which is exported
 //! and does nothing but return it; in PostgreSQL 14 to 18 that is the same place on 64-bit machines, and with it all that lies
-//! before it. A server with another layout is refused, and so is one whose entries do not say what is known of its processes
-//! (status_check.rs).
+//! before it. Where it is another place, or entries do not say what is known of their processes (status_check.rs), the debug
+//! information of the server is asked for the layout (status_layout.rs), and that is checked in the same ways. What agrees with
+//! neither is refused.
 
 use super::Server;
 use super::encoding::{DatabaseEncoding, decoded};
@@ -12,6 +13,7 @@ use super::portal::Portals;
 use super::query_ids::gives_query_ids;
 use super::several::one_of_several;
 use super::status_check::check;
+use super::status_layout::{CHANGE_COUNT, StatusLayout};
 use crate::database::StatusRecord;
 use crate::executable::Executable;
 use crate::fingerprint::id_of_text;
@@ -19,25 +21,6 @@ use crate::memory;
 use crate::small_code::{Operand, operands_of};
 use crate::statements::StatementText;
 
-/// Where `st_query_id` lies in the layout that is known.
-pub(super) const QUERY_ID: u64 = 424;
-/// `st_changecount`: odd while the session writes its entry.
-pub(super) const CHANGE_COUNT: u64 = 0;
-/// `st_procpid`.
-pub(super) const PROCESS_ID: u64 = 4;
-/// `st_backendType`.
-const KIND: u64 = 8;
-/// `st_activity_start_timestamp`: set with the text, to when the statement began. What a process that runs none says of itself in
-/// several texts has the fingerprint of the first.
-pub(super) const SINCE: u64 = 32;
-/// `st_databaseid` and, behind it, `st_userid`.
-pub(super) const WHOSE: u64 = 48;
-/// `st_state`: a 32-bit number.
-pub(super) const STATE: u64 = 232;
-/// `st_activity_raw`: address of the text.
-pub(super) const ACTIVITY: u64 = 248;
-/// `st_appname`: address of the name.
-pub(super) const APPLICATION: u64 = 240;
 /// Bytes of a name: NAMEDATALEN.
 pub(super) const MOST_NAME: usize = 64;
 /// The least that `track_activity_query_size` can be, less the zero: shorter texts are whole.
@@ -50,6 +33,9 @@ const MOST_TEXT: usize = 64 << 10;
 pub(super) struct BackendStatus {
     /// Address of `MyBEEntry`, the same in all processes.
     pointer: u64,
+    pub(super) layout: StatusLayout,
+    /// It is the one that the server's debug information says.
+    pub(super) is_of_debug_information: bool,
     /// What has no id has the fingerprint of its text instead: the server gives none. Where it gives some, only utility statements
     /// have (see [`id_of_text`]).
     pub(super) fingerprints: bool,
@@ -77,38 +63,60 @@ impl BackendStatus {
         executable: &Executable,
         processes: &[u32],
     ) -> Result<BackendStatus, &'static str> {
+        let with = |layout, is_of_debug_information| {
+            BackendStatus::with(layout, is_of_debug_information, server, executable, processes)
+        };
+        with(StatusLayout::USUAL, false).or_else(|why| {
+            // It takes a while to read: only where nothing else is known.
+            let layout = StatusLayout::of_debug_information(server.postmaster).ok_or(why)?;
+            with(layout, true)
+        })
+    }
+
+    /// The same, if entries are laid out so.
+    fn with(
+        layout: StatusLayout,
+        is_of_debug_information: bool,
+        server: &Server,
+        executable: &Executable,
+        processes: &[u32],
+    ) -> Result<BackendStatus, &'static str> {
         let postmaster = server.postmaster;
-        let operands = operands_of(executable, "pgstat_get_my_query_id");
-        let text_bytes;
-        let mut status = match operands.as_deref() {
+        let [whole, size, own] = executable
+            .symbols([
+                "debug_query_string",
+                "pgstat_track_activity_query_size",
+                "MyBEEntry",
+            ])
+            .unwrap_or_default();
+        let pointer = match operands_of(executable, "pgstat_get_my_query_id").as_deref() {
             Some(
                 &[
                     Operand::Static { address, bytes: 8 },
-                    Operand::Field {
-                        offset: QUERY_ID,
-                        bytes: 8,
-                    },
+                    Operand::Field { offset, bytes: 8 },
                 ],
-            ) => {
-                let [whole, size] = executable
-                    .symbols(["debug_query_string", "pgstat_track_activity_query_size"])
-                    .unwrap_or_default();
-                let size = size.and_then(|size| memory::read_u32(postmaster, size.address).ok());
-                text_bytes = size;
-                BackendStatus {
-                    pointer: address,
-                    fingerprints: gives_query_ids(postmaster, executable) == Some(false),
-                    plan: place_of_plan(executable, address),
-                    whole_text: whole.map(|symbol| symbol.address),
-                    // Where that is not known any longer one may have been cut.
-                    most_shown: size.map_or(LEAST_CUT as u32, |size| size.saturating_sub(1)),
-                    checked: 0,
-                    encoding: DatabaseEncoding::of(executable),
-                    portals: Portals::of(executable, server.major),
-                }
-            }
+            ) if offset == layout.query_id => address,
             Some(_) => return Err("this build of the server keeps them in an unknown place"),
-            None => return Err("the server's code does not show where they are"),
+            // Debug information says it too.
+            None => {
+                own.filter(|_| is_of_debug_information)
+                    .ok_or("the server's code does not show where they are")?
+                    .address
+            }
+        };
+        let text_bytes = size.and_then(|size| memory::read_u32(postmaster, size.address).ok());
+        let mut status = BackendStatus {
+            pointer,
+            layout,
+            is_of_debug_information,
+            fingerprints: gives_query_ids(postmaster, executable) == Some(false),
+            plan: place_of_plan(executable, pointer),
+            whole_text: whole.map(|symbol| symbol.address),
+            // Where that is not known any longer one may have been cut.
+            most_shown: text_bytes.map_or(LEAST_CUT as u32, |size| size.saturating_sub(1)),
+            checked: 0,
+            encoding: DatabaseEncoding::of(executable),
+            portals: Portals::of(executable, server.major),
         };
         status.checked = check(status, executable, processes, text_bytes)?;
         Ok(status)
@@ -118,16 +126,16 @@ impl BackendStatus {
     pub(super) fn record(self) -> StatusRecord {
         StatusRecord {
             pointer: self.pointer,
-            statement: QUERY_ID as u16,
+            statement: self.layout.query_id as u16,
             plan: self.plan.unwrap_or_default(),
-            session_state: STATE as u16,
-            process: PROCESS_ID as u16,
-            kind: KIND as u16,
-            whose: WHOSE as u16,
-            text: ACTIVITY as u16,
+            session_state: self.layout.state as u16,
+            process: self.layout.process as u16,
+            kind: self.layout.kind as u16,
+            whose: self.layout.whose as u16,
+            text: self.layout.activity as u16,
             gives_ids: !self.fingerprints,
-            since: SINCE as u16,
-            comment: ACTIVITY as u16,
+            since: self.layout.since as u16,
+            comment: self.layout.activity as u16,
             most_text: self.most_shown,
             whole_text: self.whole_text.unwrap_or_default(),
         }
@@ -140,7 +148,10 @@ impl BackendStatus {
             let (mut address, mut id) = ([0; 8], [0; 8]);
             memory::read(
                 pid,
-                &mut [(entry + ACTIVITY, &mut address), (entry + QUERY_ID, &mut id)],
+                &mut [
+                    (entry + self.layout.activity, &mut address),
+                    (entry + self.layout.query_id, &mut id),
+                ],
             )
             .ok()?;
             let id = u64::from_ne_bytes(id);
@@ -188,8 +199,8 @@ impl BackendStatus {
             memory::read(
                 pid,
                 &mut [
-                    (entry + PROCESS_ID, &mut process),
-                    (entry + APPLICATION, &mut address),
+                    (entry + self.layout.process, &mut process),
+                    (entry + self.layout.application, &mut address),
                 ],
             )
             .ok()?;
@@ -212,7 +223,10 @@ impl BackendStatus {
             let (mut process, mut database) = ([0; 4], [0; 4]);
             memory::read(
                 pid,
-                &mut [(entry + PROCESS_ID, &mut process), (entry + WHOSE, &mut database)],
+                &mut [
+                    (entry + self.layout.process, &mut process),
+                    (entry + self.layout.whose, &mut database),
+                ],
             )
             .ok()?;
             let is_filled_in = u32::from_ne_bytes(process) != 0;

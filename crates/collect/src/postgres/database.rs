@@ -282,8 +282,13 @@ impl Database for PostgresDatabase {
                 names.major()
             ));
         }
-        if let Some(Err(why)) = self.places.as_ref().map(|places| places.status) {
-            reasons.push(format!("query ids are not recorded: {why}"));
+        match self.places.as_ref().map(|places| places.status) {
+            Some(Ok(status)) if status.is_of_debug_information => reasons.push(format!(
+                "the server keeps what its sessions execute elsewhere than PostgreSQL 14 to 18 do: where is read from its debug information, and {} of its processes agree",
+                status.checked
+            )),
+            Some(Err(why)) => reasons.push(format!("query ids are not recorded: {why}")),
+            Some(Ok(_)) | None => {}
         }
         if self.statement_ids() == DatabaseMeta::FINGERPRINT {
             reasons.push(NO_QUERY_IDS.to_string());

@@ -26,6 +26,7 @@ mod statement_counts;
 pub(crate) mod statistics;
 mod status_check;
 mod status_entries;
+mod status_layout;
 pub(crate) mod title;
 pub(crate) mod titles;
 mod tokens;

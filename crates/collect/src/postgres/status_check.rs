@@ -1,7 +1,8 @@
 //! Whether the entries of sessions lie where they are taken to lie: each has to say of its process what is known of that otherwise. A
 //! layout that is off by a few bytes would give numbers that look like ids.
 
-use super::backend_status::{ACTIVITY, APPLICATION, BackendStatus, MOST_NAME, PROCESS_ID, STATE, WHOSE};
+use super::backend_status::{BackendStatus, MOST_NAME};
+use super::status_layout::StatusLayout;
 use crate::executable::Executable;
 use crate::{memory, process};
 
@@ -42,7 +43,7 @@ pub(super) fn check(
     let mut agreeing = 0;
     let mut first = None;
     for &pid in processes {
-        let said = status.read(pid, |entry| read(pid, entry));
+        let said = status.read(pid, |entry| read(pid, entry, &status.layout));
         let (Some(said), Some(process)) = (said, process::innermost_pid(pid)) else {
             continue;
         };
@@ -76,17 +77,17 @@ fn agrees(said: Said, known: Known, first: Said, text_bytes: Option<u32>) -> Res
 }
 
 /// None while it is not filled in yet.
-fn read(pid: u32, entry: u64) -> Option<Said> {
+fn read(pid: u32, entry: u64, layout: &StatusLayout) -> Option<Said> {
     let (mut process, mut database, mut state) = ([0; 4], [0; 4], [0; 4]);
     let (mut text, mut application) = ([0; 8], [0; 8]);
     memory::read(
         pid,
         &mut [
-            (entry + PROCESS_ID, &mut process),
-            (entry + WHOSE, &mut database),
-            (entry + STATE, &mut state),
-            (entry + ACTIVITY, &mut text),
-            (entry + APPLICATION, &mut application),
+            (entry + layout.process, &mut process),
+            (entry + layout.whose, &mut database),
+            (entry + layout.state, &mut state),
+            (entry + layout.activity, &mut text),
+            (entry + layout.application, &mut application),
         ],
     )
     .ok()?;

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use dbtime_model::SessionState;
 
-use super::backend_status::{ACTIVITY, BackendStatus, CHANGE_COUNT, PROCESS_ID, QUERY_ID, SINCE, STATE};
+use super::backend_status::BackendStatus;
+use super::status_layout::CHANGE_COUNT;
 use crate::lock_requests::Executed;
 use crate::memory;
 
@@ -52,6 +53,7 @@ impl StatusEntries {
                 self.entries.insert(pid, entry);
             }
         }
+        let layout = status.layout;
         let all: Vec<(u32, u64)> = self.entries.iter().map(|(pid, entry)| (*pid, *entry)).collect();
         let mut executed = HashMap::new();
         for some in all.chunks(AT_ONCE) {
@@ -59,11 +61,11 @@ impl StatusEntries {
             let mut parts: Vec<(u64, &mut [u8])> = Vec::with_capacity(PARTS * some.len());
             for ((_, at), entry) in some.iter().zip(&mut read) {
                 parts.push((at + CHANGE_COUNT, &mut entry.before));
-                parts.push((at + PROCESS_ID, &mut entry.process));
-                parts.push((at + SINCE, &mut entry.since));
-                parts.push((at + STATE, &mut entry.state));
-                parts.push((at + ACTIVITY, &mut entry.text));
-                parts.push((at + QUERY_ID, &mut entry.statement));
+                parts.push((at + layout.process, &mut entry.process));
+                parts.push((at + layout.since, &mut entry.since));
+                parts.push((at + layout.state, &mut entry.state));
+                parts.push((at + layout.activity, &mut entry.text));
+                parts.push((at + layout.query_id, &mut entry.statement));
                 parts.push((at + CHANGE_COUNT, &mut entry.after));
             }
             if memory::read(postmaster, &mut parts).is_err() {

@@ -10,6 +10,7 @@ use addr2line::{Context, LookupResult, demangle_auto};
 use gimli::{AttributeValue, BaseAddresses, EhFrameHdr, EndianSlice, LittleEndian, UnitOffset};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 
+use super::structure::{self, Member};
 use crate::target_file::{TargetFile, elf};
 
 /// Bytes of the symbol tables of a file, and of its debug information, at most: Oracle's executable, the largest known, has
@@ -183,6 +184,18 @@ impl ElfNames {
         Ok(())
     }
 
+    /// These members of a structure, as debug information says it; None where it does not, or has been looked at for names.
+    pub(super) fn members(&self, structure: &str, wanted: &[&str]) -> Option<Vec<Option<Member>>> {
+        let Debug::Unread(image, shared) = &self.debug else {
+            return None;
+        };
+        let mut dwarf = sections(image);
+        if let Some(shared) = shared {
+            dwarf.set_sup(sections(shared));
+        }
+        structure::members(&dwarf, structure, wanted)
+    }
+
     /// Names what lies at an offset in the file.
     pub(super) fn find(&mut self, offset: u64) -> AtPlace {
         let found = self.segments.iter().find_map(|(begin, size, address)| {
@@ -329,9 +342,9 @@ impl Debug {
             return;
         }
         if let Debug::Unread(image, shared) = std::mem::take(self) {
-            let mut dwarf = sections(image);
+            let mut dwarf = sections(image.leak());
             if let Some(shared) = shared {
-                dwarf.set_sup(sections(shared));
+                dwarf.set_sup(sections(shared.leak()));
             }
             dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
             if let Ok(context) = Context::from_dwarf(dwarf) {
@@ -376,14 +389,14 @@ fn begin(context: &Context<Section>, address: u64, function: UnitOffset<usize>) 
     }
 }
 
-fn sections(image: Vec<u8>) -> gimli::Dwarf<Section> {
-    let object = object::File::parse(&*image.leak()).ok();
-    let section = |name: &str| -> Result<Section, std::convert::Infallible> {
+fn sections(image: &[u8]) -> gimli::Dwarf<EndianSlice<'_, LittleEndian>> {
+    let object = object::File::parse(image).ok();
+    let section = |name: &str| -> Result<_, std::convert::Infallible> {
         let section = object.as_ref().and_then(|object| object.section_by_name(name));
         let bytes = section
             .and_then(|section| section.data().ok())
             .unwrap_or_default();
-        Ok(Section::new(bytes, LittleEndian))
+        Ok(EndianSlice::new(bytes, LittleEndian))
     };
     let Ok(dwarf) = gimli::Dwarf::load(|id| section(id.name()));
     dwarf

@@ -10,6 +10,7 @@ mod module;
 mod namer;
 mod room;
 pub(crate) mod routines;
+mod structure;
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -33,6 +34,7 @@ use maps::Mapping;
 use module::{KernelModules, Modules};
 use room::Room;
 use routines::{NamedRoutine, RoutineNames, with_routines};
+pub(crate) use structure::Member;
 
 /// A map of a process is read again for an address it does not have, but not more often than this.
 const MAPS_AGE: Duration = Duration::from_secs(1);
@@ -51,6 +53,21 @@ const KNOWN_STACKS: usize = 1_000_000;
 const NEW_BYTES: usize = 128 << 20;
 /// Stands for a stack for which there is no room: see [`room`].
 const NO_ROOM: &str = "[more stacks than are kept]";
+
+/// Where these members of a structure lie, as the debug information of a process's executable says it, or that of its debug file. None:
+/// it does not say it, or cannot be read within the bounds that names are read in.
+pub(crate) fn members_of<const N: usize>(
+    pid: u32,
+    structure: &str,
+    wanted: [&str; N],
+) -> Option<[Option<Member>; N]> {
+    let executable = fs::metadata(process::path(pid, "exe")).ok()?;
+    let maps = maps::read(pid).ok()?;
+    let mapping = maps.iter().find(|mapping| mapping.is_file(&executable))?;
+    let mut modules = Modules::default();
+    let number = modules.open(mapping, pid);
+    modules.members(number, structure, &wanted)?.try_into().ok()
+}
 
 /// Where a frame's name is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -10,6 +10,7 @@ use super::debuginfod::Debuginfod;
 use super::elf_names::{AtPlace, Unnamed};
 use super::maps::Mapping;
 use super::namer::{Namer, NoAnswer};
+use super::structure::Member;
 use crate::ending::Ending;
 use crate::target_file::{self, TargetFile};
 
@@ -105,6 +106,16 @@ impl Modules {
             return Unnamed::default();
         };
         self.namer.unnamed(number as u32, &file).unwrap_or_default()
+    }
+
+    /// These members of a structure, as its debug information says it, or that of its debug file; to be asked before any name.
+    pub(super) fn members(
+        &mut self,
+        number: usize,
+        structure: &str,
+        wanted: &[&str],
+    ) -> Option<Vec<Option<Member>>> {
+        self.namer.members(number as u32, structure, wanted).ok()
     }
 
     /// Has its debug file, which is not installed, fetched, and is read with it.

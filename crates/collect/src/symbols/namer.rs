@@ -1,4 +1,4 @@
-//! A process of its own that reads symbol tables and debug information, and names functions.
+//! A process of its own that reads symbol tables and debug information, and names functions, or tells the layout of a structure.
 //!
 //! Whoever is recorded can write such files so that reading them takes for ever, takes all memory, or hits an error in a
 //! parser. All of that stays in this process: it has a bound on memory, no privilege, may do little more than read files that
@@ -19,6 +19,7 @@ use rustix::net::{
 };
 
 use super::elf_names::{AtPlace, ElfNames, Named, Unnamed};
+use super::structure::Member;
 use crate::ending::Ending;
 use crate::target_file::TargetFile;
 use crate::{confinement, process};
@@ -35,6 +36,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const MAX_MESSAGE: usize = 64 << 10;
 /// Bytes of a name.
 const MAX_NAME: usize = 4096;
+/// In place of the offset of a member that is not known.
+const NO_MEMBER: u64 = u64::MAX;
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -80,6 +83,8 @@ enum Topic {
     Name = 4,
     /// How many functions this file of that number has, and how many of them without a name.
     Unnamed = 5,
+    /// Where members of a structure lie: its name and theirs.
+    Members = 6,
 }
 
 impl Namer {
@@ -97,7 +102,7 @@ impl Namer {
 
     /// Has a file read, under a number; the answer is its build id in hex, or nothing.
     pub(super) fn open(&mut self, number: u32, file: &TargetFile) -> Result<String, NoAnswer> {
-        let answer = self.ask(Topic::Open, number, 0, Some(file))?;
+        let answer = self.ask(Topic::Open, number, &[], Some(file))?;
         Ok(text(&answer))
     }
 
@@ -108,7 +113,7 @@ impl Namer {
         number: u32,
         file: &TargetFile,
     ) -> Result<Option<String>, NoAnswer> {
-        let answer = self.ask(Topic::Debug, number, 0, Some(file))?;
+        let answer = self.ask(Topic::Debug, number, &[], Some(file))?;
         Ok(match answer.split_first() {
             Some((1, id)) => Some(text(id)),
             _ => None,
@@ -117,12 +122,12 @@ impl Namer {
 
     /// Has that file read.
     pub(super) fn open_shared_debug_file(&mut self, number: u32, file: &TargetFile) -> Result<(), NoAnswer> {
-        self.ask(Topic::Shared, number, 0, Some(file)).map(drop)
+        self.ask(Topic::Shared, number, &[], Some(file)).map(drop)
     }
 
     /// Names what lies at an offset of a file.
     pub(super) fn name(&mut self, number: u32, offset: u64) -> Result<AtPlace, NoAnswer> {
-        let answer = self.ask(Topic::Name, number, offset, None)?;
+        let answer = self.ask(Topic::Name, number, &offset.to_le_bytes(), None)?;
         Ok(decode(&answer)
             .filter(|found| found.same.contains(&offset))
             .unwrap_or_else(|| AtPlace::nothing(offset)))
@@ -130,12 +135,30 @@ impl Namer {
 
     /// Functions of a file that only a debug file can name.
     pub(super) fn unnamed(&mut self, number: u32, file: &TargetFile) -> Result<Unnamed, NoAnswer> {
-        let answer = self.ask(Topic::Unnamed, number, 0, Some(file))?;
+        let answer = self.ask(Topic::Unnamed, number, &[], Some(file))?;
         let count = |at: usize| Some(u32::from_le_bytes(*answer.get(at..)?.first_chunk()?));
         Ok(Unnamed {
             without_name: count(0).unwrap_or_default(),
             all: count(4).unwrap_or_default(),
         })
+    }
+
+    /// These members of a structure, as the debug information of a file says it, which was not asked for names before.
+    pub(super) fn members(
+        &mut self,
+        number: u32,
+        structure: &str,
+        wanted: &[&str],
+    ) -> Result<Vec<Option<Member>>, NoAnswer> {
+        let names = [&[structure], wanted].concat().join("\0");
+        let answer = self.ask(Topic::Members, number, names.as_bytes(), None)?;
+        let (numbers, _) = answer.as_chunks::<8>();
+        let (pairs, _) = numbers.as_chunks::<2>();
+        let members = pairs.iter().map(|pair| {
+            let [offset, bytes] = pair.map(u64::from_le_bytes);
+            (offset != NO_MEMBER).then_some(Member { offset, bytes })
+        });
+        Ok(members.collect())
     }
 
     /// CPU time that it has used so far in nanoseconds, and memory that it had at most, in bytes.
@@ -153,7 +176,7 @@ impl Namer {
         &mut self,
         topic: Topic,
         number: u32,
-        offset: u64,
+        about: &[u8],
         file: Option<&TargetFile>,
     ) -> Result<Vec<u8>, NoAnswer> {
         if self.ending.is_over() {
@@ -163,7 +186,7 @@ impl Namer {
         let running = self.running().map_err(|_| NoAnswer::Killed)?;
         let mut message = vec![topic as u8];
         message.extend(number.to_le_bytes());
-        message.extend(offset.to_le_bytes());
+        message.extend(about);
         let answer = running
             .send(&message, file)
             .and_then(|()| running.answer(&ending));
@@ -351,9 +374,8 @@ fn serve(socket: OwnedFd, parent: rustix::process::Pid) -> ! {
 
 fn answer(files: &mut HashMap<u32, ElfNames>, question: &[u8], file: Option<TargetFile>) -> Option<Vec<u8>> {
     let (topic, rest) = question.split_first()?;
-    let (number, rest) = rest.split_first_chunk()?;
+    let (number, about) = rest.split_first_chunk()?;
     let number = u32::from_le_bytes(*number);
-    let offset = u64::from_le_bytes(*rest.first_chunk()?);
     if *topic == Topic::Open as u8 {
         let names = ElfNames::read(&file?).ok()?;
         let build_id = names.build_id().into_bytes();
@@ -371,7 +393,16 @@ fn answer(files: &mut HashMap<u32, ElfNames>, question: &[u8], file: Option<Targ
     } else if *topic == Topic::Unnamed as u8 {
         let Unnamed { without_name, all } = names.unnamed(&file?).ok()?;
         Some([without_name.to_le_bytes(), all.to_le_bytes()].concat())
+    } else if *topic == Topic::Members as u8 {
+        let mut about = str::from_utf8(about).ok()?.split('\0');
+        let structure = about.next()?;
+        let members = names.members(structure, &about.collect::<Vec<_>>())?;
+        let numbers = members
+            .into_iter()
+            .flat_map(|member| member.map_or([NO_MEMBER; 2], |member| [member.offset, member.bytes]));
+        Some(numbers.flat_map(u64::to_le_bytes).collect())
     } else {
+        let offset = u64::from_le_bytes(*about.first_chunk()?);
         Some(encode(&names.find(offset)))
     }
 }
