@@ -291,11 +291,17 @@ pub(crate) trait Database {
         None
     }
 
-    /// Asks the server for what it counts itself, from now on.
+    /// Asks the server for what it counts itself, from now on, and for what its sessions execute where they do not tell themselves.
+    /// `texts`: what may be recorded of these.
     ///
     /// # Errors
     /// It cannot be asked; the message says why.
-    fn statistics(&self, _connect: &Connect, _clock: Clock) -> Result<ServerStatistics, String> {
+    fn statistics(
+        &mut self,
+        _connect: &Connect,
+        _clock: Clock,
+        _texts: Texts,
+    ) -> Result<ServerStatistics, String> {
         Err("only PostgreSQL servers are asked for their statistics".to_string())
     }
 
@@ -305,9 +311,10 @@ pub(crate) trait Database {
     /// # Errors
     /// It cannot be asked, or not yet; the message says why.
     fn ask_anew(
-        &self,
+        &mut self,
         _statistics: &ServerStatistics,
         _connect: &Connect,
+        _texts: Texts,
         _goes_on: bool,
     ) -> Result<(), String> {
         Ok(())

@@ -30,6 +30,7 @@ mod executable;
 mod fingerprint;
 mod held_locks;
 mod host;
+mod joined;
 mod latencies;
 mod left_out;
 mod lock_requests;

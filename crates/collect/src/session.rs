@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::comments::LastComments;
 use crate::database::{Member, WaitNames, WaitSource};
 use crate::held_locks::{HeldId, HeldLocks};
+use crate::joined::Joined;
 use crate::postgres::title::Title;
 use crate::postgres::titles::Titles;
 use crate::process;
@@ -87,6 +88,7 @@ pub(crate) struct Identity {
     pub(crate) names: Rc<dyn WaitNames>,
     pub(crate) titles: Rc<Titles>,
     pub(crate) held_locks: Rc<HeldLocks>,
+    pub(crate) joined: Rc<Joined>,
     pub(crate) source: WaitSource,
     pub(crate) role: Role,
     pub(crate) tier: Tier,
@@ -106,6 +108,7 @@ pub(crate) struct LiveSession {
     names: Rc<dyn WaitNames>,
     titles: Rc<Titles>,
     held_locks: Rc<HeldLocks>,
+    joined: Rc<Joined>,
     source: WaitSource,
     role: Role,
     title: Option<Title>,
@@ -154,6 +157,7 @@ impl LiveSession {
             names: identity.names,
             titles: identity.titles,
             held_locks: identity.held_locks,
+            joined: identity.joined,
             source: identity.source,
             role: identity.role,
             title: None,
@@ -423,7 +427,7 @@ impl LiveSession {
             }
             found = Some(cell);
         }
-        let spent = self.spent(found?);
+        let spent = self.spent(found?, event.time_ns);
         Some(Found {
             session: self.id,
             statement: spent.statement,
@@ -500,7 +504,7 @@ impl LiveSession {
         let mut samples = 0;
         for (at, share) in advance.shares {
             samples += share.samples;
-            let spent = self.spent(share.cell);
+            let spent = self.spent(share.cell, at);
             // What was kept back of a young session stands in the second that it was of.
             let earlier = (at < begin).then(|| Seconds::at(clock, at));
             let spread = earlier.as_ref().unwrap_or(&seconds);
@@ -521,7 +525,7 @@ impl LiveSession {
             for unsplit in advance.unsplit {
                 let mut found = BTreeMap::new();
                 for (cell, count) in unsplit.samples {
-                    *found.entry(self.spent(cell)).or_default() += count;
+                    *found.entry(self.spent(cell, unsplit.at)).or_default() += count;
                 }
                 let second = clock.second_us(unsplit.at);
                 pool.add((self.id, &kind), second, unsplit.group, unsplit.ns, found);
@@ -657,10 +661,10 @@ impl LiveSession {
         }
     }
 
-    /// What a row says of this cell.
-    fn spent(&self, cell: Cell) -> Spent {
+    /// What a row says of this cell, of this moment.
+    fn spent(&self, cell: Cell, at_ns: u64) -> Spent {
         let wait = self.decode(cell.wait);
-        let session_state = self.names.session_state(cell.executing.session_state);
+        let (statement, session_state) = self.executing(cell, &wait, at_ns);
         // It still has the id of its last statement, but executes none.
         let is_idle = wait.is_idle_in(session_state);
         let comment = match session_state {
@@ -672,7 +676,7 @@ impl LiveSession {
             _ => comment::NONE,
         };
         Spent {
-            statement: if is_idle { 0 } else { cell.executing.statement },
+            statement: if is_idle { 0 } else { statement },
             plan: if is_idle { 0 } else { cell.executing.plan },
             session_state,
             wait,
@@ -682,6 +686,21 @@ impl LiveSession {
             held: cell.held,
             comment,
         }
+    }
+
+    /// Its statement and its state, as it says itself; where it says nothing that can be read, as its server says it.
+    fn executing(&self, cell: Cell, wait: &Wait, at_ns: u64) -> (u64, SessionState) {
+        let told = match self.source {
+            WaitSource::Pointer { status: None, .. } => self.joined.at(self.pid, self.start_ns, at_ns),
+            _ => None,
+        };
+        told.map_or_else(
+            || {
+                let state = self.names.session_state(cell.executing.session_state);
+                (cell.executing.statement, state)
+            },
+            |told| told.while_in(wait),
+        )
     }
 
     fn decode(&self, wait: RawWait) -> Wait {
@@ -737,6 +756,7 @@ mod tests {
             names: names(),
             titles: Rc::default(),
             held_locks: Rc::default(),
+            joined: Rc::default(),
             source: WaitSource::None,
             role: Role::Backend,
             tier: Tier::Sampled,

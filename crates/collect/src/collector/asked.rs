@@ -1,12 +1,18 @@
 //! What is looked up now and then, beside what the kernel sends by itself: who has a lock, transactions, latencies, what the server counts.
 
+use std::collections::HashMap;
+use std::time::Instant;
+
 use dbtime_model::{CounterRow, SessionId, counter};
 
 use super::Collector;
 use crate::CollectError;
+use crate::clock::monotonic_ns;
 use crate::latencies::Latencies;
-use crate::postgres::statistics::Told;
+use crate::postgres::activity::Shown;
+use crate::postgres::statistics::{ServerStatistics, Told};
 use crate::seconds::middle;
+use crate::session::LiveSession;
 use crate::statements::POOLED;
 
 impl Collector {
@@ -90,11 +96,46 @@ impl Collector {
         }
     }
 
+    /// What the server has answered since the last time.
+    pub(super) fn take_told(&mut self) {
+        let told: Vec<Told> = self.statistics.iter().flat_map(ServerStatistics::take).collect();
+        self.take_statistics(told);
+    }
+
+    /// What the server says that its sessions execute. Texts are those of sessions that are recorded.
+    fn take_shown(&mut self, asked_ns: u64, sessions: Vec<Shown>) {
+        let mut said = HashMap::with_capacity(sessions.len());
+        for session in sessions {
+            if session.said.works() && self.sessions.contains_key(&session.pid) {
+                let text = || session.text;
+                self.statements
+                    .see(session.said.statement, Instant::now(), &mut self.rows, text);
+            }
+            said.insert(session.pid, session.said);
+        }
+        self.joined.learn(asked_ns, said);
+        if let Some(text) = self.statements.say_once() {
+            self.note(text.to_string());
+        }
+    }
+
+    /// What the server says that the application of a session calls itself, where the session does not say it. Who has been described
+    /// without one is not described again.
+    pub(super) fn application_told(&self, session: &LiveSession) -> Option<String> {
+        let said = self.joined.at(session.pid, 0, monotonic_ns());
+        let said = said.filter(|_| session.is_application_unknown())?;
+        Some(said.application)
+    }
+
     /// What the server counts, of itself and of sessions that are recorded.
     pub(super) fn take_statistics(&mut self, told: Vec<Told>) {
         for told in told {
             let (from, to, grown) = match told {
                 Told::Grown(from, to, grown) => (from, to, grown),
+                Told::Shown(asked, sessions) => {
+                    self.take_shown(asked, sessions);
+                    continue;
+                }
                 Told::Note(text) => {
                     self.note(text);
                     continue;

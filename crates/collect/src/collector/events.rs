@@ -235,7 +235,8 @@ impl Collector {
             _ => {}
         }
         let asks = session.may_have_named_application(on_cpu_ns);
-        let mut name = asks.then(|| self.database.application(session.pid)).flatten();
+        let name = asks.then(|| self.database.application(session.pid)).flatten();
+        let mut name = name.or_else(|| self.application_told(session));
         let settles = name.as_deref().is_some_and(|name| session.is_another_as(name));
         if let Some(name) = name.take_if(|_| !settles) {
             session.set_application(name, &mut self.next_id);

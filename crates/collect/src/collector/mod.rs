@@ -30,11 +30,12 @@ use crate::comments::Comments;
 use crate::database::{Database, WaitNames};
 use crate::engine::Engine;
 use crate::held_locks::HeldLocks;
+use crate::joined::Joined;
 use crate::latencies::Latencies;
 use crate::left_out::LeftOut;
 use crate::lock_requests::LockWatch;
 use crate::lock_uses::LockCounter;
-use crate::postgres::statistics::{ServerStatistics, Told};
+use crate::postgres::statistics::ServerStatistics;
 use crate::postgres::titles::Titles;
 use crate::session::LiveSession;
 use crate::statements::Statements;
@@ -67,6 +68,8 @@ pub struct Collector {
     names: Rc<dyn WaitNames>,
     titles: Rc<Titles>,
     held_locks: Rc<HeldLocks>,
+    /// What the server says that its sessions execute, where it is asked.
+    joined: Rc<Joined>,
     /// Samples tell which internal locks a session has; of the server that was there first.
     lists_locks: bool,
     /// Where the server's lock table is looked at.
@@ -201,8 +204,7 @@ impl Collector {
             self.count_transactions(now, false);
         }
         self.look_at_locks(now);
-        let told: Vec<Told> = self.statistics.iter().flat_map(ServerStatistics::take).collect();
-        self.take_statistics(told);
+        self.take_told();
         self.look_at_database()?;
         let outlives = self.database.outlives_its_sessions();
         Ok(match (outlives, self.gone, self.sessions.is_empty()) {

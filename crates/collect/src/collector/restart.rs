@@ -62,7 +62,9 @@ impl Collector {
         else {
             return;
         };
-        match self.database.ask_anew(statistics, connect, to_ask.goes_on) {
+        match self
+            .database
+            .ask_anew(statistics, connect, self.options.texts, to_ask.goes_on) {
             Ok(()) => self.to_ask = None,
             Err(_) if to_ask.since.elapsed() < SAYS_WHERE_WITHIN => {}
             Err(why) => {

@@ -153,7 +153,11 @@ impl Collector {
         let id = self.take_id();
         let mut session = LiveSession::adopt(self.identity(id, slot, member), monotonic_ns());
         session.read_title();
-        if let Some(name) = self.database.application(pid) {
+        let name = self
+            .database
+            .application(pid)
+            .or_else(|| self.application_told(&session));
+        if let Some(name) = name {
             session.set_application(name, &mut self.next_id);
         }
         self.sessions.insert(pid, session);
@@ -171,6 +175,7 @@ impl Collector {
             names: Rc::clone(&self.names),
             titles: Rc::clone(&self.titles),
             held_locks: Rc::clone(&self.held_locks),
+            joined: Rc::clone(&self.joined),
             source: member.source,
             role: member.role,
             tier: self.options.tier,

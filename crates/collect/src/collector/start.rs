@@ -74,7 +74,7 @@ impl Collector {
         }
         let raised = Priority::raise(priority::BEGINNING);
         let cpu_at_start_ns = host::process_cpu_ns();
-        let database = database_with_standbys(&options.target, &options.standbys)?;
+        let mut database = database_with_standbys(&options.target, &options.standbys)?;
         // Its process is started while there are no threads.
         let mut symbolizer = Symbolizer::new(ending);
         let mut unwinding = match options.mechanism {
@@ -133,7 +133,7 @@ impl Collector {
         let statistics = match &options.connect {
             Some(connect) => Some(
                 database
-                    .statistics(connect, clock)
+                    .statistics(connect, clock, options.texts)
                     .map_err(CollectError::Statistics)?,
             ),
             None => None,
@@ -149,6 +149,7 @@ impl Collector {
             names: database.names(),
             titles: Rc::default(),
             held_locks: Rc::default(),
+            joined: Rc::default(),
             lists_locks: database.describe().held_locks && options.mechanism == Mechanism::Bpf,
             locks: LockWatch::new(match options.mechanism {
                 Mechanism::Bpf => options.locks,
@@ -197,6 +198,8 @@ impl Collector {
             database,
             options,
         };
+        // The first answer: sessions have names of applications in it.
+        collector.take_told();
         collector.take_up_database()?;
         // Before the accounts of sessions are opened, and after they are closed: no transaction is missing.
         collector.count_transactions(monotonic_ns(), true);

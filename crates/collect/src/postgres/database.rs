@@ -11,6 +11,7 @@ use dbtime_model::recording::DatabaseMeta;
 use dbtime_model::{SessionState, Wait, counter};
 
 use super::Server;
+use super::activity::Activity;
 use super::backend_status::BackendStatus;
 use super::connection::Connect;
 use super::held_locks::ServerLocks;
@@ -18,7 +19,7 @@ use super::lock_functions::LockFunctions;
 use super::lock_looks::LockLooks;
 use super::locks::LockTable;
 use super::normal::normalised;
-use super::query_ids::NO_QUERY_IDS;
+use super::query_ids::{NO_QUERY_IDS, gives_query_ids};
 use super::relations::Relations;
 use super::replication::{self, Replication};
 use super::routines::Routines;
@@ -40,6 +41,8 @@ use crate::statements::StatementText;
 
 /// Why nothing is known of a server.
 const NOT_READ: &str = "the server's executable cannot be read";
+/// What to do where sessions cannot be read.
+const WHAT_HELPS: &str = "the debug symbols of the server's package would tell where they are (-dbgsym, -debuginfo); with --connect (record, snap) pg_stat_activity is asked once a second";
 /// How often, and how long after each other, a server is looked at that has only just started.
 const NEW_SERVER_LOOKS: u32 = 5;
 const NEW_SERVER_PAUSE: Duration = Duration::from_millis(15);
@@ -57,6 +60,8 @@ pub(crate) struct PostgresDatabase {
     places: Option<Places>,
     /// Servers that take its log, and are recorded with it.
     standbys: Vec<Standby>,
+    /// The server is asked what its sessions execute, where they cannot be read.
+    asked: Option<Activity>,
 }
 
 /// Where the sessions of a server keep what is read of them.
@@ -141,6 +146,7 @@ impl PostgresDatabase {
             only: None,
             with_children: true,
             standbys: Vec::new(),
+            asked: None,
         }
     }
 
@@ -173,6 +179,7 @@ impl PostgresDatabase {
             only: Some(pid),
             with_children: false,
             standbys: Vec::new(),
+            asked: None,
         })
     }
 
@@ -194,10 +201,27 @@ impl PostgresDatabase {
         self.standbys.iter().filter(move |standby| standby.is_like(of))
     }
 
+    /// What sessions execute is asked of the server where it cannot be read.
+    fn settle_how_it_is_asked(&mut self, texts: Texts) {
+        let postmaster = self.server.postmaster;
+        let is_read = self.places.as_ref().is_none_or(|places| places.status.is_ok());
+        self.asked = (!is_read).then(|| Activity {
+            gives_ids: Executable::of(postmaster)
+                .ok()
+                .and_then(|executable| gives_query_ids(postmaster, &executable))
+                .unwrap_or(true),
+            texts,
+        });
+    }
+
     fn statement_ids(&self) -> &'static str {
-        match self.status() {
-            Some(status) if status.fingerprints => DatabaseMeta::FINGERPRINT,
-            Some(_) => DatabaseMeta::QUERY_ID,
+        let gives_ids = match self.status() {
+            Some(status) => Some(!status.fingerprints),
+            None => self.asked.map(|asked| asked.gives_ids),
+        };
+        match gives_ids {
+            Some(true) => DatabaseMeta::QUERY_ID,
+            Some(false) => DatabaseMeta::FINGERPRINT,
             None => "",
         }
     }
@@ -213,6 +237,7 @@ impl PostgresDatabase {
             with_children: true,
             places: None,
             standbys: Vec::new(),
+            asked: None,
         })
     }
 
@@ -287,7 +312,10 @@ impl Database for PostgresDatabase {
                 "the server keeps what its sessions execute elsewhere than PostgreSQL 14 to 18 do: where is read from its debug information, and {} of its processes agree",
                 status.checked
             )),
-            Some(Err(why)) => reasons.push(format!("query ids are not recorded: {why}")),
+            Some(Err(why)) if self.asked.is_some() => reasons.push(format!(
+                "statements are joined: they were asked of pg_stat_activity once a second, and what a session did until the next answer is that statement's; they are not read from sessions: {why}"
+            )),
+            Some(Err(why)) => reasons.push(format!("query ids are not recorded: {why}; {WHAT_HELPS}")),
             Some(Ok(_)) | None => {}
         }
         if self.statement_ids() == DatabaseMeta::FINGERPRINT {
@@ -353,20 +381,28 @@ impl Database for PostgresDatabase {
         ))
     }
 
-    fn statistics(&self, connect: &Connect, clock: Clock) -> Result<ServerStatistics, String> {
-        match self.server.has_waits() {
-            true => ServerStatistics::start(connect, &self.server, clock),
-            false => Err("it is no PostgreSQL server".to_string()),
+    fn statistics(
+        &mut self,
+        connect: &Connect,
+        clock: Clock,
+        texts: Texts,
+    ) -> Result<ServerStatistics, String> {
+        if !self.server.has_waits() {
+            return Err("it is no PostgreSQL server".to_string());
         }
+        self.settle_how_it_is_asked(texts);
+        ServerStatistics::start(connect, &self.server, clock, self.asked)
     }
 
     fn ask_anew(
-        &self,
+        &mut self,
         statistics: &ServerStatistics,
         connect: &Connect,
+        texts: Texts,
         goes_on: bool,
     ) -> Result<(), String> {
-        statistics.ask_anew(connect, &self.server, goes_on)
+        self.settle_how_it_is_asked(texts);
+        statistics.ask_anew(connect, &self.server, self.asked, goes_on)
     }
 
     fn statement_text(&self, pid: u32, statement: u64, texts: Texts) -> Option<StatementText> {

@@ -1,5 +1,6 @@
 //! PostgreSQL, as far as the host can see it; only where the user wants it, a connection is made and its own statistics are asked for.
 
+pub(crate) mod activity;
 mod all_locks;
 mod backend_status;
 mod connection;

@@ -1,5 +1,6 @@
 //! What the server counts itself, asked once a second over a connection: of the whole server, of single sessions where it counts
-//! for them (PostgreSQL 18), and of statements where it has pg_stat_statements.
+//! for them (PostgreSQL 18), and of statements where it has pg_stat_statements. Over the same connection it is asked what its sessions
+//! execute, where they cannot be read.
 //!
 //! ```text
 //! thread       connects and asks, as the server's user and without any capability
@@ -16,6 +17,7 @@ use std::time::Duration;
 use postgres::{Client, Config, SimpleQueryMessage};
 use serde_json::{Map, Value};
 
+use super::activity::{Activity, AllShown, Shown};
 use super::connection::{Connect, ServerUser, connected, described};
 use super::server::Server;
 use super::statement_counts::{Failed, StatementCounts};
@@ -75,6 +77,8 @@ pub(crate) struct Growth {
 pub(crate) enum Told {
     /// Between these moments, CLOCK_MONOTONIC.
     Grown(u64, u64, Vec<Growth>),
+    /// What sessions execute: asked for at this moment, CLOCK_MONOTONIC; pids are those of this host.
+    Shown(u64, Vec<Shown>),
     Note(String),
 }
 
@@ -89,22 +93,24 @@ pub(crate) struct ServerStatistics {
 type Anew = (Asked, bool);
 
 impl ServerStatistics {
-    /// Connects, and asks from now on at every second of the clock. When it returns, the first answer is there.
+    /// Connects, and asks from now on at every second of the clock. `activity`: how to ask what sessions execute, if that is wanted. When
+    /// it returns, the first answer is there.
     ///
     /// # Errors
     /// No connection can be made, or the server does not answer.
-    pub(crate) fn start(
+    pub(super) fn start(
         connect: &Connect,
         server: &Server,
         clock: Clock,
+        activity: Option<Activity>,
     ) -> Result<ServerStatistics, String> {
-        let (asked, user) = Asked::of(connect, server)?;
+        let (asked, user) = Asked::of(connect, server, activity)?;
         let (tell_whom, anew) = channel();
         let (tell, told) = sync_channel(MOST_WAITING);
         let (begin, begun) = sync_channel(1);
         let mut asking = Asking::begin(asked, clock);
         let ask_on = move || {
-            let first = user.become_in_thread().and_then(|()| asking.first());
+            let first = user.become_in_thread().and_then(|()| asking.first(&tell));
             let (first, note) = match first {
                 Ok(note) => (Ok(()), Some(note)),
                 Err(why) => (Err(why), None),
@@ -129,8 +135,14 @@ impl ServerStatistics {
     ///
     /// # Errors
     /// The server does not say where it listens, perhaps not yet.
-    pub(super) fn ask_anew(&self, connect: &Connect, server: &Server, goes_on: bool) -> Result<(), String> {
-        let (asked, _) = Asked::of(connect, server)?;
+    pub(super) fn ask_anew(
+        &self,
+        connect: &Connect,
+        server: &Server,
+        activity: Option<Activity>,
+        goes_on: bool,
+    ) -> Result<(), String> {
+        let (asked, _) = Asked::of(connect, server, activity)?;
         // Without a thread nothing is asked, and that was said.
         let _ = self.tell_whom.send((asked, goes_on));
         Ok(())
@@ -158,16 +170,23 @@ struct Asked {
     config: Config,
     /// The rows of all views that this version has.
     question: String,
+    /// How it is asked what sessions execute; None: it is not.
+    activity: Option<Activity>,
 }
 
 impl Asked {
     /// With the user as whom it is asked.
-    fn of(connect: &Connect, server: &Server) -> Result<(Asked, ServerUser), String> {
+    fn of(
+        connect: &Connect,
+        server: &Server,
+        activity: Option<Activity>,
+    ) -> Result<(Asked, ServerUser), String> {
         let user = ServerUser::of(server.postmaster).map_err(|e| e.to_string())?;
         let asked = Asked {
             config: connect.to(server.postmaster, user)?,
             server: server.clone(),
             question: question(server.major),
+            activity,
         };
         Ok((asked, user))
     }
@@ -200,6 +219,10 @@ struct Asking {
     statements: Option<StatementCounts>,
     /// What was said of that.
     said_of_statements: String,
+    /// It has been said that this user may not see what all sessions execute.
+    told_of_hidden: bool,
+    /// It has been said that this question has no answer.
+    told_of_activity: bool,
 }
 
 impl Asking {
@@ -214,14 +237,20 @@ impl Asking {
             looks_for_statements: true,
             statements: None,
             said_of_statements: String::new(),
+            told_of_hidden: false,
+            told_of_activity: false,
         }
     }
 
     /// With what there is to say.
-    fn first(&mut self) -> Result<Option<String>, String> {
+    fn first(&mut self, tell: &SyncSender<Told>) -> Result<Option<String>, String> {
         let rows = self.ask()?;
         self.known.grown(&rows);
         self.asked_ns = monotonic_ns();
+        for told in self.ask_activity() {
+            // Nobody takes anything yet, and there is room.
+            let _ = tell.try_send(told);
+        }
         Ok(self.look_for_statements())
     }
 
@@ -229,6 +258,7 @@ impl Asking {
         let mut told: Vec<Told> = note.into_iter().map(Told::Note).collect();
         loop {
             let is_last = self.wait(anew);
+            told.extend(self.ask_activity());
             told.extend(self.ask_views());
             told.extend(self.look_for_statements().map(Told::Note));
             self.ask_statements(is_last, &mut told);
@@ -305,6 +335,45 @@ impl Asking {
             self.said_of_statements.clone_from(&note);
             note
         })
+    }
+
+    /// What sessions execute now. Where the connection is lost the views, which are asked next, make another one.
+    fn ask_activity(&mut self) -> Vec<Told> {
+        let (Some(client), Some(activity)) = (&mut self.client, self.asked.activity) else {
+            return Vec::new();
+        };
+        let asked_ns = monotonic_ns();
+        match activity.ask(client) {
+            Ok(AllShown { sessions, hidden }) => {
+                self.told_of_activity = false;
+                let mut told = vec![Told::Shown(asked_ns, self.by_host(sessions))];
+                if hidden > 0 && !std::mem::replace(&mut self.told_of_hidden, true) {
+                    told.push(Told::Note(format!(
+                        "what {hidden} sessions execute is not shown to the user of --connect: it needs the role pg_read_all_stats"
+                    )));
+                }
+                told
+            }
+            Err(_) if client.is_closed() => Vec::new(),
+            Err(why) => match std::mem::replace(&mut self.told_of_activity, true) {
+                true => Vec::new(),
+                false => vec![Told::Note(format!(
+                    "pg_stat_activity does not tell what sessions execute: {why}; it is asked again every second"
+                ))],
+            },
+        }
+    }
+
+    fn by_host(&self, mut sessions: Vec<Shown>) -> Vec<Shown> {
+        if let Some(hosts) = self.asked.server.host_pids() {
+            sessions.retain_mut(|session| {
+                hosts.get(&session.pid).is_some_and(|host| {
+                    session.pid = *host;
+                    true
+                })
+            });
+        }
+        sessions
     }
 
     fn ask_statements(&mut self, is_last: bool, told: &mut Vec<Told>) {
