@@ -21,6 +21,7 @@ mod latencies;
 mod loaded;
 mod looking;
 mod loop_device;
+mod moved;
 mod namespaces;
 pub mod pgbench;
 mod process;
@@ -55,6 +56,7 @@ pub use latencies::Latencies;
 pub use loaded::{program_is_loaded, programs_of};
 pub use looking::Looking;
 pub use loop_device::{DiskStat, LoopDevice};
+pub use moved::Moved;
 pub use namespaces::{NO_BTF, NO_PROCESSES, SmallDisk, dbtime_after};
 pub use process::{
     Io, SchedStat, Unreaped, age, children, io, is_exiting, processes_in, schedstat, state_and_tracer,

@@ -87,8 +87,9 @@ impl Programs {
     }
 }
 
+/// The build id of a program, in hex.
 #[track_caller]
-fn build_id(program: &Path) -> String {
+pub(crate) fn build_id(program: &Path) -> String {
     let notes = run(Command::new("readelf").arg("-n").arg(program));
     let build_id = notes
         .split_once("Build ID: ")

@@ -31,6 +31,33 @@ impl Server {
         Options::default().bin_dir(&self.bin_dir)
     }
 
+    /// A program of it.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        self.bin_dir.join(name)
+    }
+
+    /// A copy of its files, under this name for messages. Only of what scripts/postgres-builds.sh got, which runs wherever it lies.
+    ///
+    /// # Panics
+    /// When it cannot be copied.
+    #[track_caller]
+    pub(crate) fn copy(&self, name: &str) -> Server {
+        let tree = self.bin_dir.parent().expect("programs lie in a tree");
+        let copy = open_directory();
+        let done = Command::new("cp").arg("-a").arg(tree).arg(copy.path()).status();
+        assert!(
+            done.is_ok_and(|status| status.success()),
+            "{} can be copied",
+            tree.display()
+        );
+        Server {
+            name: name.to_string(),
+            major: self.major,
+            bin_dir: copy.path().join(self.major.to_string()).join("bin"),
+            _copy: Some(copy),
+        }
+    }
+
     /// A cluster of this build.
     ///
     /// # Panics
@@ -75,24 +102,17 @@ fn build(major: u32) -> Option<Server> {
         return None;
     }
     // A checkout below a closed home directory: the server, which must not be root, could not read its programs.
-    let (tree, copy) = if tree.ancestors().all(open_to_all) {
-        (tree, None)
-    } else {
-        let copy = open_directory();
-        let done = Command::new("cp").arg("-a").arg(&tree).arg(copy.path()).status();
-        assert!(
-            done.is_ok_and(|status| status.success()),
-            "{} can be copied",
-            tree.display()
-        );
-        (copy.path().join(major.to_string()), Some(copy))
-    };
-    Some(Server {
+    let is_open = tree.ancestors().all(open_to_all);
+    let server = Server {
         name: format!("PostgreSQL {major} without frame pointers"),
         major,
         bin_dir: tree.join("bin"),
-        _copy: copy,
-    })
+        _copy: None,
+    };
+    match is_open {
+        true => Some(server),
+        false => Some(server.copy(&server.name)),
+    }
 }
 
 fn open_to_all(directory: &Path) -> bool {

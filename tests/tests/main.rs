@@ -38,6 +38,7 @@ mod metrics;
 mod neighbours;
 mod open_waits;
 mod oracle_live;
+mod other_layouts;
 mod page_locks;
 mod parallel;
 mod plans;

@@ -1,0 +1,116 @@
+//! A PostgreSQL whose sessions have the ids of their statements elsewhere than those of others have them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::program::build_id;
+use crate::{DebugFile, Programs, Server, run};
+
+/// `st_query_id` in the entries of PostgreSQL 16, as instructions have it.
+const USUAL: [u8; 4] = 424_u32.to_le_bytes();
+/// The last parameter of a command's progress (`st_progress_param`): no command of 16 has so many.
+const MOVED: [u8; 4] = 416_u32.to_le_bytes();
+/// The functions that read or write it, each so often.
+const FUNCTIONS: [(&str, usize); 4] = [
+    ("pgstat_report_activity", 2),
+    ("pgstat_report_query_id", 2),
+    ("pgstat_get_my_query_id", 1),
+    ("pg_stat_get_activity", 1),
+];
+
+/// A copy of a build of PostgreSQL 16, in whose machine code the place is another one. To the server it is as any other; it has no debug
+/// information, and a build id of its own.
+#[derive(Debug)]
+pub struct Moved {
+    /// The build.
+    pub server: Server,
+    postgres: PathBuf,
+}
+
+impl Moved {
+    /// Of this build.
+    ///
+    /// # Panics
+    /// When its code is not as it was compiled for the tests.
+    #[track_caller]
+    pub fn of(build: &Server) -> Moved {
+        let server = build.copy("PostgreSQL 16 with its query ids elsewhere");
+        let postgres = server.program("postgres");
+        let mut bytes = fs::read(&postgres).expect("the copy can be read");
+        for (function, count) in FUNCTIONS {
+            assert_eq!(
+                move_in(&mut bytes, place_of(&postgres, function)),
+                count,
+                "{function} of {}",
+                build.name
+            );
+        }
+        let id = digits(&build_id(&postgres));
+        let at = bytes.windows(id.len()).position(|window| window == id);
+        let at = at.expect("the build id stands in the file");
+        for byte in &mut bytes[at..at + id.len()] {
+            *byte = !*byte;
+        }
+        fs::write(&postgres, bytes).expect("the copy is ours");
+        Moved { server, postgres }
+    }
+
+    /// Installs a debug file of it, which says where the ids are.
+    ///
+    /// # Panics
+    /// When the compiler refuses it, or the folder of debug files cannot be written.
+    #[track_caller]
+    pub fn install_debug_file(&self) -> DebugFile {
+        let programs = Programs::default();
+        let id = format!("-Wl,--build-id=0x{}", build_id(&self.postgres));
+        let arguments = ["-g", "-shared", "-fPIC", "-nostdlib", &id];
+        let described = programs.compile("cc", "status_entry.c", "status_entry", &arguments);
+        programs.move_debug_file(&described)
+    }
+}
+
+/// Where a function's code lies in the file: there, what is loaded first lies at the address of its offset.
+#[track_caller]
+fn place_of(program: &PathBuf, function: &str) -> std::ops::Range<usize> {
+    let symbols = run(Command::new("nm")
+        .args(["--dynamic", "--print-size"])
+        .arg(program));
+    let line = symbols.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        match fields[..] {
+            [address, size, _, name] if name == function => Some((address.to_string(), size.to_string())),
+            _ => None,
+        }
+    });
+    let (address, size) = line.unwrap_or_else(|| panic!("{function} is exported"));
+    let [address, size] =
+        [address, size].map(|number| usize::from_str_radix(&number, 16).expect("a hexadecimal number"));
+    address..address + size
+}
+
+/// Has the instructions of a function use the other place. Returns in how many they did. What is so far behind the stack pointer is
+/// something else: the byte before the distance says behind which register it is (ModRM).
+fn move_in(bytes: &mut [u8], function: std::ops::Range<usize>) -> usize {
+    let code = &mut bytes[function];
+    let places: Vec<usize> = code
+        .windows(5)
+        .enumerate()
+        .filter(|(_, window)| window[1..] == USUAL && window[0] & 0xc0 == 0x80 && window[0] & 7 != 4)
+        .map(|(at, _)| at + 1)
+        .collect();
+    for &at in &places {
+        code[at..at + 4].copy_from_slice(&MOVED);
+    }
+    places.len()
+}
+
+fn digits(hex: &str) -> Vec<u8> {
+    let pairs = hex.as_bytes().chunks(2);
+    pairs
+        .map(|pair| {
+            let pair = str::from_utf8(pair).expect("digits");
+            u8::from_str_radix(pair, 16).expect("digits")
+        })
+        .collect()
+}
