@@ -1,7 +1,7 @@
 //! A PostgreSQL whose sessions have the ids of their statements elsewhere than those of others have them.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::program::build_id;
@@ -72,7 +72,7 @@ impl Moved {
 
 /// Where a function's code lies in the file: there, what is loaded first lies at the address of its offset.
 #[track_caller]
-fn place_of(program: &PathBuf, function: &str) -> std::ops::Range<usize> {
+fn place_of(program: &Path, function: &str) -> std::ops::Range<usize> {
     let symbols = run(Command::new("nm")
         .args(["--dynamic", "--print-size"])
         .arg(program));

@@ -29,7 +29,7 @@ fn busy(cluster: &Cluster) -> Vec<u32> {
     let mut pids = Vec::new();
     for (statement, _, sessions) in STATEMENTS {
         for _ in 0..sessions {
-            let mut session = Session::connect_with(cluster, "");
+            let mut session = Session::connect(cluster);
             session.run(&format!("SET application_name = '{APPLICATION}'"));
             pids.push(session.pid());
             // It ends with an error when its server does.
@@ -136,11 +136,8 @@ fn what_lies_elsewhere_is_found_or_joined_or_unknown() {
             "{what}: {}",
             recorded.stderr
         );
-        let marked = recorded.meta.collector.reasons.iter();
-        assert!(
-            marked.into_iter().any(|reason| reason.contains("joined")),
-            "{what}"
-        );
+        let mut reasons = recorded.meta.collector.reasons.iter();
+        assert!(reasons.any(|reason| reason.contains("joined")), "{what}");
         assert_shares(what, &recorded, &ids);
         for &pid in &pids {
             let session = recorded.session(pid);

@@ -114,11 +114,8 @@ fn column(row: &SimpleQueryRow, number: usize) -> Option<&str> {
 }
 
 fn state(name: &str) -> SessionState {
-    let states = SessionState::ALL.into_iter();
-    states
-        .into_iter()
-        .find(|state| state.as_str() == name)
-        .unwrap_or_default()
+    let mut states = SessionState::ALL.into_iter();
+    states.find(|state| state.as_str() == name).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -37,25 +37,33 @@ fn members_in<R: Reader>(dwarf: &Dwarf<R>, structure: &str, wanted: &[&str]) -> 
     let mut units = dwarf.units();
     while let Ok(Some(header)) = units.next() {
         let Ok(unit) = dwarf.unit(header) else { continue };
-        let found = (|| {
-            let mut tree = unit.entries_tree(None)?;
-            let mut children = tree.root()?.children();
-            while let Some(child) = children.next()? {
-                let entry = child.entry();
-                if entry.tag() == gimli::DW_TAG_structure_type
-                    && entry.attr_value(gimli::DW_AT_declaration).is_none()
-                    && is_called(dwarf, &unit, entry, structure)
-                {
-                    return members_of(dwarf, &unit, child, wanted).map(Some);
-                }
-            }
-            Ok::<_, gimli::Error>(None)
-        })();
-        if let Ok(Some(found)) = found {
+        // One unit that is damaged costs what it says.
+        if let Ok(Some(found)) = members_in_unit(dwarf, &unit, structure, wanted) {
             return Some(found);
         }
     }
     None
+}
+
+/// Of the structure, if it is described as a whole in this unit.
+fn members_in_unit<R: Reader>(
+    dwarf: &Dwarf<R>,
+    unit: &Unit<R>,
+    structure: &str,
+    wanted: &[&str],
+) -> gimli::Result<Option<Vec<Option<Member>>>> {
+    let mut tree = unit.entries_tree(None)?;
+    let mut children = tree.root()?.children();
+    while let Some(child) = children.next()? {
+        let entry = child.entry();
+        if entry.tag() == gimli::DW_TAG_structure_type
+            && entry.attr_value(gimli::DW_AT_declaration).is_none()
+            && is_called(dwarf, unit, entry, structure)
+        {
+            return members_of(dwarf, unit, child, wanted).map(Some);
+        }
+    }
+    Ok(None)
 }
 
 /// Those of the structure at a node.
@@ -155,7 +163,7 @@ fn size_at<R: Reader>(
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File};
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
     use std::process::Command;
 
     use object::{Object, ObjectSection};
@@ -198,7 +206,7 @@ mod tests {
         base
     }
 
-    fn found(path: &PathBuf, structure: &str) -> Option<Vec<Option<Member>>> {
+    fn found(path: &Path, structure: &str) -> Option<Vec<Option<Member>>> {
         let file = TargetFile::new(File::open(path).unwrap()).unwrap();
         ElfNames::read(&file).unwrap().members(structure, &NAMES)
     }
