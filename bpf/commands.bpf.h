@@ -145,11 +145,6 @@ struct command_map {
 
 static const struct dbt_command_sums no_sums = {};
 
-/* As in latency.bpf.h. */
-const volatile __u32 command_statement_room = 0;
-__u64 command_elements = 0;
-__u64 command_elements_epoch = 0;
-
 /* Place of a wait event in the sums, by its number and 1. Other CPUs look for theirs at the same time. */
 __noinline __u32 place_of(struct dbt_command_sums *sums, __u64 name)
 {
@@ -172,8 +167,7 @@ __noinline __u32 place_of(struct dbt_command_sums *sums, __u64 name)
 /* Adds what a command did that took `whole` to the sums of all that took about as long. */
 __noinline int add_command(struct dbt_command *command, __u64 whole)
 {
-	__u64 epoch = latency_epoch;
-	void *map = epoch & 1 ? (void *)&commands_odd : (void *)&commands_even;
+	void *map = latency_epoch & 1 ? (void *)&commands_odd : (void *)&commands_even;
 	struct dbt_command_key key = { .bucket = latency_bucket(whole) & ~(COMMAND_BUCKETS - 1) };
 	struct dbt_command_sums *sums;
 	__u32 i, state, place;
@@ -181,19 +175,14 @@ __noinline int add_command(struct dbt_command *command, __u64 whole)
 
 	if (!command)
 		return 0;
-	if (command_elements_epoch != epoch) {
-		command_elements_epoch = epoch;
-		command_elements = 0;
-	}
 	key.statement = command->statement;
 	sums = bpf_map_lookup_elem(map, &key);
-	if (!sums && key.statement && command_elements >= command_statement_room) {
+	if (!sums && !take_room(SHARE_COMMAND_SUMS) && key.statement) {
 		key.statement = STATEMENT_POOLED;
 		sums = bpf_map_lookup_elem(map, &key);
 	}
 	if (!sums) {
-		if (!bpf_map_update_elem(map, &key, &no_sums, BPF_NOEXIST))
-			__sync_fetch_and_add(&command_elements, 1);
+		bpf_map_update_elem(map, &key, &no_sums, BPF_NOEXIST);
 		sums = bpf_map_lookup_elem(map, &key);
 	}
 	if (!sums) {

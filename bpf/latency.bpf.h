@@ -21,12 +21,37 @@ __u64 latency_epoch SEC(".data.epoch") = 0;
 /* Latencies for which there was no room. */
 __u64 latency_lost = 0;
 
-/* So many elements of a map may be of single statements: many different ones are not to take the room of all else. What comes then is
- * STATEMENT_POOLED. Set before loading. */
-const volatile __u32 latency_statement_room = 0;
-/* Elements of the map that is filled, and of which epoch. Two CPUs that begin one at the same time are off by some. */
-__u64 latency_elements = 0;
-__u64 latency_elements_epoch = 0;
+/* Who shares the room that a map has for single statements: many different ones are not to take that of all else, and single events
+ * of them not that of commands, by which statements are counted. */
+enum dbt_latency_share {
+	SHARE_EVENTS,       /* of latency_even and latency_odd */
+	SHARE_COMMANDS,     /* of the same */
+	SHARE_COMMAND_SUMS, /* of commands_even and commands_odd */
+	LATENCY_SHARES,
+};
+
+/* So many elements of a share may be of single statements. What comes then is STATEMENT_POOLED. Set before loading. */
+const volatile __u32 latency_room[LATENCY_SHARES] = {};
+
+/* Elements of a share that have come in an epoch. Two CPUs that begin one, or add the same one, at the same time are off by some. */
+struct latency_elements {
+	__u64 epoch;
+	__u64 count;
+} latency_elements[LATENCY_SHARES] = {};
+
+/* Another element is to be added. False = to those of no single statement. Inline: a frame more would not fit onto the stack of all
+ * who add. */
+static __always_inline bool take_room(enum dbt_latency_share share)
+{
+	struct latency_elements *elements = &latency_elements[share];
+	__u64 epoch = latency_epoch;
+
+	if (elements->epoch != epoch) {
+		elements->epoch = epoch;
+		elements->count = 0;
+	}
+	return __sync_fetch_and_add(&elements->count, 1) < latency_room[share];
+}
 
 #define LONGEST_LATENCY ((1ULL << 41) - 1)
 
@@ -54,24 +79,17 @@ static __always_inline __u16 latency_bucket(__u64 ns)
 static __always_inline void add_latency(struct dbt_latency_key *key, __u64 ns)
 {
 	struct dbt_latency first = { .count = 1, .sum_ns = ns, .max_ns = ns }, *latency;
-	__u64 epoch = latency_epoch;
-	void *map = epoch & 1 ? (void *)&latency_odd : (void *)&latency_even;
+	void *map = latency_epoch & 1 ? (void *)&latency_odd : (void *)&latency_even;
 
-	if (latency_elements_epoch != epoch) {
-		latency_elements_epoch = epoch;
-		latency_elements = 0;
-	}
 	key->bucket = latency_bucket(ns);
 	latency = bpf_map_lookup_elem(map, key);
-	if (!latency && key->statement && latency_elements >= latency_statement_room) {
+	if (!latency && !take_room(key->kind == LATENCY_COMMAND ? SHARE_COMMANDS : SHARE_EVENTS) && key->statement) {
 		key->statement = STATEMENT_POOLED;
 		latency = bpf_map_lookup_elem(map, key);
 	}
 	if (!latency) {
-		if (!bpf_map_update_elem(map, key, &first, BPF_NOEXIST)) {
-			__sync_fetch_and_add(&latency_elements, 1);
+		if (!bpf_map_update_elem(map, key, &first, BPF_NOEXIST))
 			return;
-		}
 		/* Full, or another CPU was first. */
 		latency = bpf_map_lookup_elem(map, key);
 		if (!latency) {

@@ -45,6 +45,7 @@ struct dbt_enums {
 	enum dbt_call_use call_use;
 	enum dbt_exact_state exact_state;
 	enum dbt_latency_kind latency_kind;
+	enum dbt_latency_share latency_share;
 	enum dbt_read_source read_source;
 	enum dbt_unwind_kind unwind_kind;
 	enum dbt_unwind_end unwind_end;

@@ -117,6 +117,44 @@ fn commands_are_as_many_as_the_server_counts_in_every_version() {
     }
 }
 
+/// Eight clients of seven statements have so many other events that these fill the room that single events have by statement.
+#[test]
+fn commands_keep_their_statement_beside_however_many_other_events() {
+    needs_recording!();
+    const CLIENTS: u64 = 8;
+    const TRANSACTIONS: u64 = 400;
+    let cluster = server();
+    pgbench::initialise(&cluster, 1);
+    let recorder = Recorder::server(&cluster, &[CALLS]);
+    let (clients, transactions) = (
+        format!("--client={CLIENTS}"),
+        format!("--transactions={TRANSACTIONS}"),
+    );
+    pgbench::run(&cluster, &["--no-vacuum", "--jobs=1", &clients, &transactions]);
+    let recorded = recorder.stop();
+    let report = recorded.json(&["--top", "100"]);
+    let lost = &report["quality"]["latencies_lost"];
+    assert_eq!(*lost, 0, "{:#}", report["quality"]);
+    let of_tail = counts(&tail(&recorded));
+    let statements = report["statements"].as_array().expect("statements");
+    for text in [
+        "BEGIN",
+        "UPDATE pgbench_accounts",
+        "SELECT abalance",
+        "UPDATE pgbench_tellers",
+        "UPDATE pgbench_branches",
+        "INSERT INTO pgbench_history",
+        "END",
+    ] {
+        let is_it = |of: &&Value| of["text"].as_str().is_some_and(|of| of.starts_with(text));
+        let of = statements.iter().find(is_it);
+        let of = of.unwrap_or_else(|| panic!("{text} is not in {statements:#?}"));
+        let id = of["query"].as_str().expect("it has an id");
+        assert_eq!(of["calls"], CLIENTS * TRANSACTIONS, "{of:#}");
+        assert_eq!(of_tail.get(id), Some(&(CLIENTS * TRANSACTIONS)), "{of:#}");
+    }
+}
+
 #[test]
 fn commands_last_as_long_as_their_session_is_busy() {
     needs_recording!();

@@ -17,8 +17,8 @@ use super::plain::{Plain, globals, look_up};
 use super::plans::Plans;
 use super::recorder::RecorderSkelBuilder;
 use super::recorder::types::{
-    bss, dbt_call_use, dbt_command_key, dbt_command_sums, dbt_config, dbt_latency, dbt_latency_key, dbt_pass,
-    dbt_slot, dbt_source_kind, dbt_space, dbt_target, dbt_wait_source,
+    bss, dbt_call_use, dbt_command_key, dbt_command_sums, dbt_config, dbt_latency, dbt_latency_key,
+    dbt_latency_share, dbt_pass, dbt_slot, dbt_source_kind, dbt_space, dbt_target, dbt_wait_source,
 };
 use super::run_time::RunTimes;
 use super::unwind::UnwindMaps;
@@ -325,8 +325,14 @@ impl Programs {
             constants.exact = exact;
             constants.text_seed = fastrand::u64(..);
             constants.trace_calls = calls;
-            constants.latency_statement_room = MAX_LATENCIES / 2;
-            constants.command_statement_room = MAX_COMMANDS / 2;
+            // A quarter of the latencies is left for what is of no single statement.
+            for (share, room) in [
+                (dbt_latency_share::SHARE_EVENTS, MAX_LATENCIES / 2),
+                (dbt_latency_share::SHARE_COMMANDS, MAX_LATENCIES / 4),
+                (dbt_latency_share::SHARE_COMMAND_SUMS, MAX_COMMANDS / 2),
+            ] {
+                constants.latency_room[share.0 as usize] = room;
+            }
             constants.trace_wakers = wakers;
             constants.count_tasks = wanted.task_counts;
             constants.read_comments = wanted.comments;
