@@ -23,6 +23,7 @@ mod plans;
 mod presentation;
 mod routines;
 mod sched;
+mod snapshot;
 mod stack_views;
 mod timeline;
 mod top_sql;

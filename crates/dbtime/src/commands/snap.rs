@@ -27,7 +27,7 @@ use crate::who;
     all, fg, bg                 all processes of the server; those that work for clients; the others\n  \
     4711  4711,4712             pids\n  \
     user=bob  database=shop  application=… client=… backend_type=…\n  \
-    wait=IO  state=disk  query=-42    sessions that had such time\nAlso:\n  \
+    wait=IO  state=disk  query=-42    that time alone, without statistics\nAlso:\n  \
     gather=stw                  s statistics, t times, w waits, l LWLocks held, a all [default: stw]\n  \
     include=TEXT                only what has TEXT in its name\n  \
     ash=query,wait,state        average active sessions by these"

@@ -19,6 +19,9 @@ pub(super) struct Document<'a> {
     active: Option<Vec<ActiveJson<'a>>>,
     /// Events that the recorder lost since it began: what they said is missing.
     lost: u64,
+    /// Statistics of the sessions that are not known of the waits, states, statements or comments that were chosen.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    statistics_left_out: bool,
     problems: &'a [String],
 }
 
@@ -82,6 +85,7 @@ impl<'a> From<&'a Snapshot> for Document<'a> {
             database_view: ViewJson::from(&snapshot.total),
             active: snapshot.active.as_ref().map(active),
             lost: snapshot.meta.quality.lost,
+            statistics_left_out: snapshot.statistics_left_out,
             problems: &snapshot.problems,
         }
     }

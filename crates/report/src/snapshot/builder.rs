@@ -11,6 +11,7 @@ use dbtime_model::{
 
 use super::{LineKind, LineUnit, SessionSnapshot, SnapshotLine, SnapshotOptions, Whose};
 use crate::database_view::DatabaseViewBuilder;
+use crate::filter::Filter;
 use crate::group::query_id;
 use crate::ledger::Section;
 use crate::scan::{Activity, Period};
@@ -31,13 +32,28 @@ pub(super) struct Builder<'o> {
     sessions: HashMap<SessionId, Sessional>,
     /// Waits that ended are counted: those of which none did are 0.
     counts_waits: bool,
+    /// All time of the sessions is meant, so that what is counted of them as a whole is, too.
+    is_whole: bool,
+    /// What is counted of single statements is meant, of those that were chosen.
+    is_of_statements: bool,
+    statistics_left_out: bool,
+}
+
+/// What a snapshot is made of.
+pub(super) struct Built {
+    /// Sessions that are meant and whose times the operating system told.
+    pub(super) observed: HashSet<SessionId>,
+    /// Those that have something to show.
+    pub(super) sessions: Vec<SessionSnapshot>,
+    /// See [`super::Snapshot::statistics_left_out`].
+    pub(super) statistics_left_out: bool,
 }
 
 /// What grew of one session.
 #[derive(Default)]
 struct Sessional {
     session: Session,
-    /// It had what the filter wants.
+    /// There is something of it that the filter wants.
     is_meant: bool,
     view: DatabaseViewBuilder,
     db_time: Sums,
@@ -59,11 +75,24 @@ struct Sessional {
 
 impl<'o> Builder<'o> {
     pub(super) fn new(options: &'o SnapshotOptions, counts_waits: bool) -> Builder<'o> {
+        let filter = &options.filter;
+        let without_statements = Filter {
+            statements: Vec::new(),
+            ..filter.clone()
+        };
         Builder {
             options,
             sessions: HashMap::new(),
             counts_waits,
+            is_whole: filter.chooses_no_time(),
+            is_of_statements: without_statements.chooses_no_time(),
+            statistics_left_out: false,
         }
+    }
+
+    /// There is time of it that is meant.
+    pub(super) fn has(&self, session: SessionId) -> bool {
+        self.sessions.get(&session).is_some_and(|of| of.is_meant)
     }
 
     fn of(&mut self, session: &Session) -> Option<&mut Sessional> {
@@ -80,19 +109,17 @@ impl<'o> Builder<'o> {
         Some(sessional)
     }
 
+    /// Of what is meant.
     pub(super) fn add(&mut self, activity: &Activity<'_>) {
-        let filter = &self.options.filter;
         let row = activity.row;
         let recorded = row.wait();
-        let is_meant = filter.takes_statement(row.statement)
-            && (filter.takes(&recorded, row.state) || filter.takes(activity.wait, row.state));
         // The server's first process does nothing but wait, and says so nowhere.
         let is_resting = activity.session.backend_type.0 == BackendType::POSTMASTER
             && row.state.group() == Some(StateGroup::Blocked);
         let Some(sessional) = self.of(activity.session).filter(|_| !is_resting) else {
             return;
         };
-        sessional.is_meant |= is_meant;
+        sessional.is_meant = true;
         sessional.view.add(activity);
         match activity.section {
             Section::DbTime => sessional.db_time.take(activity),
@@ -105,16 +132,27 @@ impl<'o> Builder<'o> {
     }
 
     pub(super) fn add_counter(&mut self, row: &CounterRow, session: &Session) {
-        let is_alone = self.options.filter.chooses_no_time();
+        let name = row.name.as_str();
+        if row.source == counter::DBTIME || (NOT_SHOWN.contains(&name) && row.source != counter::SNAPPER) {
+            return;
+        }
+        let is_of_server = row.source == counter::SERVER_STATISTICS;
+        let of_statement = name
+            .strip_prefix(statement_counts::PREFIX)
+            .filter(|_| is_of_server);
+        let is_chosen = self.is_of_statements && of_statement.is_some() && row.statement != 0;
+        if !self.is_whole && !(is_chosen && self.options.filter.takes_statement(row.statement)) {
+            self.statistics_left_out |= row.value != 0 && self.has(row.session);
+            return;
+        }
         let is_of_all = self.options.whose == Whose::All;
         let Some(sessional) = self.of(session) else {
             return;
         };
         let value = i128::from(row.value);
-        let name = row.name.as_str();
         if row.source == counter::SNAPPER {
             sessional.is_told = true;
-            sessional.is_meant |= is_alone;
+            sessional.is_meant = true;
             let us = 1_000 * value;
             if let Some(name) = name.strip_prefix(snapper::STATISTIC) {
                 *sessional.stats.entry(name.to_string()).or_default() += value;
@@ -130,19 +168,16 @@ impl<'o> Builder<'o> {
             }
             return;
         }
-        if row.source == counter::DBTIME || NOT_SHOWN.contains(&name) {
-            return;
-        }
         // The whole server is none of the sessions that somebody chooses.
-        if row.source == counter::SERVER_STATISTICS && row.session == SessionId::RECORDER {
-            sessional.is_meant = is_alone && is_of_all;
+        if is_of_server && row.session == SessionId::RECORDER {
+            sessional.is_meant = is_of_all;
         }
-        match row.name.strip_prefix(statement_counts::PREFIX) {
-            Some(what) if row.source == counter::SERVER_STATISTICS => {
+        match of_statement {
+            Some(what) => {
                 let of = (row.statement, what.to_string());
                 *sessional.statements.entry(of).or_default() += value;
             }
-            _ => *sessional.stats.entry(row.name.clone()).or_default() += value,
+            None => *sessional.stats.entry(row.name.clone()).or_default() += value,
         }
     }
 
@@ -170,8 +205,8 @@ impl<'o> Builder<'o> {
         }
     }
 
-    /// The sessions that are meant and whose times the operating system told; and all that have something to show.
-    pub(super) fn finish(self, period: Period) -> (HashSet<SessionId>, Vec<SessionSnapshot>) {
+    pub(super) fn finish(self, period: Period) -> Built {
+        let statistics_left_out = self.statistics_left_out;
         let (options, counts_waits) = (self.options, self.counts_waits);
         let meant: Vec<Sessional> = self
             .sessions
@@ -194,8 +229,11 @@ impl<'o> Builder<'o> {
                 session.id,
             )
         });
-        let sessions = sessions.into_iter().map(|(_, snapshot)| snapshot).collect();
-        (observed, sessions)
+        Built {
+            observed,
+            sessions: sessions.into_iter().map(|(_, snapshot)| snapshot).collect(),
+            statistics_left_out,
+        }
     }
 }
 

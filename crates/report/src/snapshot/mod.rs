@@ -7,13 +7,14 @@ mod amount;
 mod builder;
 mod column;
 
-use dbtime_model::Session;
 use dbtime_model::recording::Meta;
+use dbtime_model::{Session, Wait};
 
 use crate::alike_statements::AlikeStatements;
 use crate::database_view::{DatabaseView, DatabaseViewBuilder};
 use crate::filter::Filter;
 use crate::group::Dimension;
+use crate::latency::has_statements;
 use crate::ledger::{Ledger, LedgerBuilder};
 use crate::load::Source;
 use crate::report::{ReportError, load};
@@ -65,7 +66,8 @@ impl LineKind {
 /// Which sessions, and what of them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SnapshotOptions {
-    /// Sessions, and the time. Of waits, states and statements: sessions that had some of it; all of these is shown.
+    /// Sessions, and which of their time: of waits, states and statements that alone. What is counted of a session as a whole is left
+    /// out then.
     pub filter: Filter,
     /// Of these.
     pub whose: Whose,
@@ -92,6 +94,8 @@ pub struct Snapshot {
     pub total: DatabaseView,
     /// Time of all that were chosen, where it was asked for.
     pub active: Option<Ledger>,
+    /// Something was counted of these sessions that is not known of the waits, states, statements or comments that were chosen.
+    pub statistics_left_out: bool,
     /// What could not be read.
     pub problems: Vec<String>,
 }
@@ -173,50 +177,49 @@ impl SnapshotLine {
 /// # Errors
 /// The filter names what is not in the recording.
 pub fn snapshot(source: &Source, options: &SnapshotOptions) -> Result<Snapshot, ReportError> {
-    let sessions_only = Filter {
-        waits: Vec::new(),
-        states: Vec::new(),
-        statements: Vec::new(),
-        ..options.filter.clone()
-    };
     let filter = &options.filter;
-    let mut dimensions = load(source, &sessions_only)?;
-    if !filter.chooses_no_time() {
-        scan(source, &mut dimensions, filter, |_| {}).check(filter)?;
-    }
+    let mut dimensions = load(source, filter)?;
+    let meta = source.meta();
+    let waits_are_known = knows_waits_of(filter, meta);
     // Files of other tools count as they do: what they do not say is not known.
-    let counts_waits = source.meta().collector.tier.starts_with("exact") && source.meta().files.is_empty();
-    let mut all = Builder::new(options, counts_waits);
-    let scanned = scan(source, &mut dimensions, &sessions_only, |activity| {
-        all.add(activity)
-    });
+    let is_exact = meta.collector.tier.starts_with("exact") && meta.files.is_empty();
+    let mut all = Builder::new(options, is_exact && waits_are_known);
+    let scanned = scan(source, &mut dimensions, filter, |activity| all.add(activity));
+    if !filter.chooses_no_time() {
+        scanned.check(filter)?;
+    }
     let period = scanned.period;
     let mut problems = scanned.problems;
     let takes = |time, session: &Session| filter.takes_time(time) && filter.takes_session(session);
     problems.extend(source.counters(|row| {
         let session = dimensions.session(row.session);
-        if takes(row.time, session) {
+        // Of comments no session is known by its counters: that some were left out is to be said all the same.
+        if takes(row.time, session) || (filter.takes_time(row.time) && all.has(row.session)) {
             all.add_counter(row, session);
         }
     }));
-    problems.extend(source.latency(|row| {
-        let session = dimensions.session(row.session);
-        if takes(row.time, session) {
-            all.add_latency(row, session);
-        }
-    }));
+    if waits_are_known {
+        problems.extend(source.latency(|row| {
+            let session = dimensions.session(row.session);
+            if takes(row.time, session) && filter.takes_statement(row.statement) {
+                all.add_latency(row, session);
+            }
+        }));
+    }
     problems.extend(source.held_locks(|row| {
+        let wait = Wait::event(&row.wait_class, &row.wait_event, false);
         let session = dimensions.session(row.session);
-        if takes(row.time, session) {
+        let is_chosen = filter.takes_statement(row.statement) && filter.takes(&wait, row.state);
+        if is_chosen && takes(row.time, session) {
             all.add_held_lock(row, session);
         }
     }));
-    let (observed, sessions) = all.finish(period);
+    let built = all.finish(period);
     // Only now is it known which sessions are meant.
     let mut total = DatabaseViewBuilder::default();
     let mut active = LedgerBuilder::new(&options.ash, source, &mut dimensions);
-    scan(source, &mut dimensions, &sessions_only, |activity| {
-        if observed.contains(&activity.row.session) {
+    scan(source, &mut dimensions, filter, |activity| {
+        if built.observed.contains(&activity.row.session) {
             total.add(activity);
             active.add(activity);
         }
@@ -228,9 +231,21 @@ pub fn snapshot(source: &Source, options: &SnapshotOptions) -> Result<Snapshot, 
         meta: source.meta().clone(),
         filter: filter.clone(),
         period,
-        sessions,
+        sessions: built.sessions,
         total: total.finish(false),
         active,
+        statistics_left_out: built.statistics_left_out,
         problems: problems.into_iter().map(|problem| problem.0).collect(),
     })
+}
+
+/// True where it is known how many of the waits that are meant ended: that is counted by session, wait and statement, and not by what
+/// the operating system says or a comment does.
+fn knows_waits_of(filter: &Filter, meta: &Meta) -> bool {
+    let by_others = Filter {
+        waits: Vec::new(),
+        statements: Vec::new(),
+        ..filter.clone()
+    };
+    by_others.chooses_no_time() && (filter.statements.is_empty() || has_statements(meta))
 }

@@ -9,7 +9,6 @@ use dbtime_model::{Session, SessionId};
 use super::page::{Page, Table, percent};
 use super::{header, quality};
 use crate::explanation::WORTH_MENTIONING;
-use crate::filter::Filter;
 use crate::group::moment;
 use crate::ledger::{LedgerRow, Rest, Section};
 use crate::number::{counted, seconds};
@@ -43,7 +42,9 @@ pub(super) fn render(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usize
             "session"
         ),
     ));
-    chosen(&snapshot.filter, page);
+    if let Some(only) = header::chosen(&snapshot.filter) {
+        page.paragraph(&only);
+    }
     if snapshot.sessions.is_empty() {
         page.paragraph("No statistic of these sessions changed.");
     }
@@ -55,7 +56,12 @@ pub(super) fn render(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usize
     if rest > 0 {
         page.line(&format!("{} not shown.", counted(rest, "other session")));
     }
-    if !meta.collector.task_counts && meta.files.is_empty() {
+    if snapshot.statistics_left_out {
+        page.paragraph(
+            "STAT is left out: it is counted of all that a session does, and not known by query, wait, state or comment.",
+        );
+    }
+    if !meta.collector.task_counts && meta.files.is_empty() && snapshot.filter.chooses_no_time() {
         page.paragraph(
             "Switches, faults, calls and bytes were not recorded: 'dbtime record --statistics' records them.",
         );
@@ -70,27 +76,6 @@ pub(super) fn render(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usize
     explain(snapshot, shown, columns, page);
     active(snapshot, page);
     quality::problems(&snapshot.problems, page);
-}
-
-/// Which sessions these are.
-fn chosen(filter: &Filter, page: &mut Page) {
-    let of_sessions = Filter {
-        sessions: filter.sessions.clone(),
-        facts: filter.facts.clone(),
-        ..Filter::default()
-    };
-    let of_time = Filter {
-        waits: filter.waits.clone(),
-        states: filter.states.clone(),
-        statements: filter.statements.clone(),
-        ..Filter::default()
-    };
-    if let Some(only) = header::chosen(&of_sessions) {
-        page.paragraph(&only);
-    }
-    if let Some(only) = header::chosen(&of_time) {
-        page.paragraph(&only.replacen("Only", "Sessions that had time in", 1));
-    }
 }
 
 fn lines(sessions: &[SessionSnapshot], columns: &[SnapshotColumn], meta: &Meta, page: &mut Page) {
@@ -199,9 +184,13 @@ fn explain(snapshot: &Snapshot, shown: &[SessionSnapshot], columns: &[SnapshotCo
         SnapshotColumn::Average,
     ];
     if shown.iter().any(is_not_counted) && columns.iter().any(|column| of_waits.contains(column)) {
-        page.paragraph(match snapshot.meta.files.is_empty() {
-            true => "~: not known. Samples tell how long waits took and not how many there were; --exact counts them.",
-            false => "~: the file does not say.",
+        let meta = &snapshot.meta;
+        page.paragraph(match (meta.files.is_empty(), meta.collector.tier.starts_with("exact")) {
+            (false, _) => "~: the file does not say.",
+            (true, false) => {
+                "~: not known. Samples tell how long waits took and not how many there were; --exact counts them."
+            }
+            (true, true) => "~: not known. How many waits ended was not counted by what was chosen.",
         });
     }
 }
