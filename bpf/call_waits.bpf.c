@@ -1,23 +1,33 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Of one task and one of its system calls: when each begins, and the wait event that the session is in. */
+/* Of one task and one of its system calls: when each begins, the wait event that the session is in, and what it executes. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
 #include "dbtime.h"
 #include "wait_source.bpf.h"
+#include "statement_text.bpf.h"
 
 const volatile __u32 task_id = 0;
 const volatile __s32 call = 0;
-const volatile __u64 wait_source_kind = SOURCE_NONE;
-const volatile __u64 wait_source_event = 0;
-const volatile __u64 wait_source_on_cpu = 0;
+/* Where the session says that: as in struct dbt_wait_source. Set before loading. */
+const volatile __u32 source_kind = SOURCE_NONE;
+const volatile __u64 source_event = 0;
+const volatile __u64 source_on_cpu = 0;
+const volatile __u64 source_statement = 0;
+const volatile __u16 statement_offset = 0;
+const volatile __u16 state_offset = 0;
+const volatile __u16 process_offset = 0;
+const volatile __u16 text_offset = 0;
+const volatile __u16 since_offset = 0;
+const volatile __u32 gives_ids = 0;
 
 /* A call that begins. */
 struct dbt_call_wait {
 	__u64 time_ns;
+	__u64 statement;
 	__u32 wait;
-	__u32 pad;
+	__u32 session_state;
 };
 
 struct {
@@ -28,26 +38,42 @@ struct {
 /* Calls for which there was no room. */
 __u64 calls_lost = 0;
 
+/* Whose fingerprint the task had last. */
+struct dbt_text last_text = {};
+
 SEC("tp_btf/sys_enter")
 int BPF_PROG(on_call, struct pt_regs *regs, long id)
 {
 	struct dbt_wait_source source = {
-		.kind = wait_source_kind,
-		.event = wait_source_event,
-		.on_cpu = wait_source_on_cpu,
+		.kind = source_kind,
+		.event = source_event,
+		.on_cpu = source_on_cpu,
+		.statement = source_statement,
+		.statement_offset = statement_offset,
+		.state_offset = state_offset,
+		.process_offset = process_offset,
+		.text_offset = text_offset,
+		.since_offset = since_offset,
+		.gives_ids = gives_ids,
 	};
+	struct dbt_activity activity;
 	struct dbt_call_wait *row;
+	__u64 now;
 
 	if ((__u32)bpf_get_current_pid_tgid() != task_id || id != call)
 		return 0;
+	now = bpf_ktime_get_ns();
+	activity = own_activity(&source);
+	name_statement(0, &source, &last_text, &activity, false);
 	row = bpf_ringbuf_reserve(&call_waits, sizeof(*row), 0);
 	if (!row) {
 		__sync_fetch_and_add(&calls_lost, 1);
 		return 0;
 	}
-	row->time_ns = bpf_ktime_get_ns();
-	row->wait = own_activity(&source).wait;
-	row->pad = 0;
+	row->time_ns = now;
+	row->statement = activity.statement;
+	row->wait = activity.wait;
+	row->session_state = activity.session_state;
 	bpf_ringbuf_submit(row, 0);
 	return 0;
 }

@@ -6,10 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use dbtime::throwaway::Options;
+use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{
     Diving, NO_BTF, Programs, Running, Session, StandIn, dbtime, dbtime_after, dbtime_as_nobody,
-    distribution, event, instances, needs_recording, program_is_loaded, programs_of, trace_settings,
+    distribution, event, instances, needs_recording, number, program_is_loaded, programs_of, trace_settings,
     wait_for_state,
 };
 use tempfile::TempDir;
@@ -459,11 +459,59 @@ fn what_a_killed_dive_left_is_removed_by_the_next_one() {
     assert_eq!(again.stderr, "");
 }
 
+/// Calls in sleeps are of the statement that slept, in the text of a dive and in what is made of it; those in which the session waits
+/// for its client are of none.
+fn have_their_statement(cluster: &Cluster, pid: &str, text: &str, sleeps: usize) {
+    let by_server = cluster
+        .psql(&format!(
+            "SELECT query_id FROM pg_stat_activity WHERE pid = {pid}"
+        ))
+        .expect("an id");
+    let id = by_server.trim();
+    let lines = |end: &str| text.lines().filter(|line| line.ends_with(end)).count();
+    assert_eq!(lines(&format!(" query={id} wait=Timeout:PgSleep")), sleeps);
+    let idle = || {
+        text.lines()
+            .filter(|line| line.ends_with(" wait=Client:ClientRead"))
+    };
+    assert!(idle().all(|line| !line.contains(" query=")), "{text}");
+    assert_eq!(
+        lines(&format!(": query={id} text=SELECT pg_sleep(?)")),
+        1,
+        "{text}"
+    );
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let file = home.path().join("text");
+    fs::write(&file, text).expect("room");
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let file = file.to_str().expect("a plain path");
+        let asked = [&["report", file, "--format", "json"], arguments].concat();
+        let shown = dbtime(&asked).expect_code(0);
+        serde_json::from_str(&shown.stdout).expect("JSON")
+    };
+    let by_query = json(&["--by", "query"]);
+    let ledger = by_query["ledger"].as_array().expect("rows");
+    let slept: f64 = (ledger.iter())
+        .filter(|row| row["group"]["query"] == id)
+        .map(|row| number(&row["total_ns"]) / 1e9)
+        .sum();
+    // The last one may be under way when the dive ends, and a CPU late.
+    let (least, most) = (0.0199 * (sleeps as f64 - 1.0), 0.04 * sleeps as f64);
+    assert!((least..most).contains(&slept), "{slept} s: {by_query:#}");
+    let slowest = json(&["--call", "slowest", "--query", id]);
+    assert_eq!(slowest["query"], id, "{slowest:#}");
+    let wrong = dbtime(&["report", file.to_str().expect("a plain path"), "--query", "4711"]);
+    assert!(
+        wrong.code != 0 && wrong.stderr.contains("4711") && wrong.stderr.contains(id),
+        "{wrong:?}"
+    );
+}
+
 #[test]
 fn calls_of_a_wait_event_are_told_from_others() {
     needs_recording!();
     const SLEEPS: usize = 8;
-    let cluster = distribution().start(Options::default());
+    let cluster = distribution().start(Options::default().set("compute_query_id", "on"));
     let mut session = Session::connect(&cluster);
     // Catalogs are read, memory is taken: later nothing but the sleeps is left.
     session.run("SELECT pg_sleep(0.01)");
@@ -512,6 +560,7 @@ fn calls_of_a_wait_event_are_told_from_others() {
     // One call for each sleep; between two of them the session waited for its client.
     assert_eq!(of_wait("Timeout:PgSleep"), SLEEPS);
     assert!(of_wait("Client:ClientRead") >= SLEEPS - 1, "{text}");
+    have_their_statement(&cluster, &pid, &text, SLEEPS);
     // On one clock: each begin that was noted has its event in the trace, less than a millisecond away.
     let number = libc::SYS_epoll_wait;
     let seconds = |text: &str| text.parse::<f64>().expect("seconds");

@@ -676,6 +676,49 @@ fn calls_have_the_wait_that_they_were_made_in() {
     assert_eq!(whole.file().unknown_lines, 1);
 }
 
+/// The statement of each call, and its text, as dbtime's own recorder writes them at the head.
+#[test]
+fn calls_have_the_statement_that_the_session_executed() {
+    let text = std::fs::read_to_string(fixture()).expect("text");
+    let head = "# dbtime statement: query=-42 text=SELECT ? -- text=?\n\
+                # dbtime statement: query=7 fingerprint=1 text=COMMIT\n\
+                # dbtime statement: query=0 text=SELECT\n\
+                # dbtime call: pid=7 at=99.999999500 query=-42 wait=IO:DataFileRead\n\
+                # dbtime call: pid=7 at=100.000199900 wait=Client:ClientRead\n\
+                # dbtime call: pid=7 at=100.000199900 query=x wait=Client:ClientRead\n";
+    let whole = of_text(head.to_string() + &text).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(whole.file().unknown_lines, 2);
+    let known = |id: i64| id.cast_unsigned();
+    let mut times: BTreeMap<(&str, u64), u64> = BTreeMap::new();
+    for row in &whole.rows.activity {
+        *times.entry((&row.wait_event, row.statement)).or_default() += row.ns;
+    }
+    assert_eq!(
+        times,
+        BTreeMap::from([
+            (("DataFileRead", known(-42)), 122_000),
+            (("ClientRead", 0), 5_000)
+        ])
+    );
+    // Spans and latencies are of the same calls.
+    let spans = whole.rows.spans.iter();
+    let spans: BTreeMap<u64, BTreeSet<u64>> = spans.fold(BTreeMap::new(), |mut calls, row| {
+        calls.entry(row.call).or_default().insert(row.statement);
+        calls
+    });
+    let of_calls: Vec<BTreeSet<u64>> = spans.into_values().collect();
+    assert_eq!(of_calls, [BTreeSet::from([known(-42)]), BTreeSet::from([0])]);
+    let latencies: BTreeSet<u64> = whole.rows.latency.iter().map(|row| row.statement).collect();
+    assert_eq!(latencies, BTreeSet::from([0, known(-42)]));
+    let statements: Vec<(u64, &str, bool)> = (whole.rows.statements.iter())
+        .map(|row| (row.id, row.text.as_str(), row.is_fingerprint))
+        .collect();
+    assert_eq!(
+        statements,
+        [(7, "COMMIT", true), (known(-42), "SELECT ? -- text=?", false)]
+    );
+}
+
 #[test]
 fn only_the_calls_that_are_asked_for_are_taken() {
     let text = std::fs::read_to_string(fixture()).expect("text");

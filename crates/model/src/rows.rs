@@ -153,6 +153,9 @@ pub struct SpanRow {
     pub ns: u64,
     /// What the operating system says of it: `kernel` for functions (what is inside of them has spans of its own).
     pub state: State,
+    /// What the session executed, as [`ActivityRow::statement`]: of a traced call when it began. Since 1.18.
+    #[serde(default)]
+    pub statement: u64,
 }
 
 /// Words of the `spans` table.

@@ -176,6 +176,7 @@ prop_compose! {
                 start_ns,
                 ns: n,
                 state: State::Kernel,
+                statement: n ^ 1,
             }).collect(),
             causes: texts.iter().map(|text| CauseRow {
                 time: 5,

@@ -8,6 +8,7 @@ use dbtime_model::{
 };
 use dbtime_report::{
     CallChoice, DiveAnswer, DiveOptions, DiveReport, DiveView, Filter, ReportError, Source, dive, dive_diff,
+    json, text,
 };
 
 /// A trace in the making.
@@ -106,6 +107,7 @@ impl Trace {
             start_ns,
             ns,
             state: State::Kernel,
+            statement: 0,
         });
         self
     }
@@ -134,6 +136,68 @@ fn look(source: &Source, view: DiveView) -> Result<DiveReport, ReportError> {
         depth: None,
     };
     dive(source, &options)
+}
+
+/// A read of 100 ns in statement 42, and one of 300 ns in 43.
+fn reads_of_statements() -> Source {
+    let mut trace = Trace::new(2);
+    for (call, statement, ns) in [(1, 42, 100), (2, 43, 300)] {
+        let [activity, latency, spans] = [trace.0.activity.len(), trace.0.latency.len(), trace.0.spans.len()];
+        trace = trace
+            .calls("__x64_sys_pread64", &[ns], ns)
+            .span(call, "__x64_sys_pread64", 0, 1_000, ns);
+        let rows = &mut trace.0;
+        rows.activity[activity..]
+            .iter_mut()
+            .for_each(|row| row.statement = statement);
+        rows.latency[latency..]
+            .iter_mut()
+            .for_each(|row| row.statement = statement);
+        rows.spans[spans..]
+            .iter_mut()
+            .for_each(|row| row.statement = statement);
+    }
+    trace.source()
+}
+
+#[test]
+fn of_a_query_there_are_its_own_calls() {
+    let source = reads_of_statements();
+    let of = |id, view| {
+        let options = DiveOptions {
+            filter: Filter {
+                statements: vec![id],
+                ..Filter::default()
+            },
+            view,
+            top: 100,
+            depth: None,
+        };
+        dive(&source, &options)
+    };
+    for (id, ns) in [(42, 100), (43, 300)] {
+        let summary = of(id, DiveView::Summary).expect("a trace");
+        assert_eq!(summary.calls.len(), 1);
+        assert_eq!(summary.calls[0].durations.histogram.sum_ns(), ns);
+        let slowest = of(id, DiveView::Call(CallChoice::Slowest)).expect("a trace");
+        let DiveAnswer::Call(call) = &slowest.answer else {
+            panic!("one call: {slowest:#?}");
+        };
+        assert_eq!((call.statement, u128::from(call.ns)), (id, ns));
+        let json = json::render_dive(&slowest);
+        let text = text::render_dive(&slowest, 200);
+        let (in_json, in_text) = (format!("\"query\": \"{id}\""), format!("in query {id}"));
+        assert!(json.contains(&in_json), "{json}");
+        assert!(
+            text.contains(&in_text) && text.contains(&format!("Only query {id}")),
+            "{text}"
+        );
+    }
+    let error = of(44, DiveView::Summary).expect_err("it is none");
+    assert!(
+        error.to_string().contains("44") && error.to_string().contains("43"),
+        "{error}"
+    );
 }
 
 /// Two reads, 100 and 300 ns: vfs_read 80 and 250 of it, which calls itself once (50) and sleeps in schedule (120 of 150).

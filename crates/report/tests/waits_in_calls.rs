@@ -28,6 +28,7 @@ fn span(session: u64, kind: &str, name: &str, start_ns: i64, ns: u64) -> SpanRow
         start_ns,
         ns,
         state: State::Unknown,
+        statement: 0,
     }
 }
 

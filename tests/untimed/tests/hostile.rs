@@ -440,6 +440,7 @@ fn numbers_at_their_ends_overflow_nothing() {
                         start_ns: time,
                         ns: end,
                         state: State::Kernel,
+                        statement: n,
                     });
                 }
             }

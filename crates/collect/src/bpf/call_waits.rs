@@ -1,4 +1,4 @@
-//! Loads and attaches `bpf/call_waits.bpf.c`: in which wait event the calls of one task begin.
+//! Loads and attaches `bpf/call_waits.bpf.c`: in which wait event and which statement the calls of one task begin.
 
 use std::mem::MaybeUninit;
 
@@ -12,7 +12,7 @@ use super::messages::refusals;
 use super::plain::{Plain, globals, read};
 use super::ring::Ring;
 use crate::CollectError;
-use crate::database::WaitSource;
+use crate::database::{Executing, WaitSource};
 
 /// A call that began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub(crate) struct CallWait {
     pub(crate) time_ns: u64,
     /// Wait event, as the database counts them; `u32::MAX` = it could not be read.
     pub(crate) wait: u32,
+    /// What the session says that it executes.
+    pub(crate) executing: Executing,
 }
 
 /// The attached program; dropping it detaches it.
@@ -45,9 +47,17 @@ impl CallWaits {
             let source = source_to(source);
             constants.task_id = task;
             constants.call = call;
-            constants.wait_source_kind = source.kind.into();
-            constants.wait_source_event = source.event;
-            constants.wait_source_on_cpu = source.on_cpu;
+            constants.text_seed = fastrand::u64(..);
+            constants.source_kind = source.kind;
+            constants.source_event = source.event;
+            constants.source_on_cpu = source.on_cpu;
+            constants.source_statement = source.statement;
+            constants.statement_offset = source.statement_offset;
+            constants.state_offset = source.state_offset;
+            constants.process_offset = source.process_offset;
+            constants.text_offset = source.text_offset;
+            constants.since_offset = source.since_offset;
+            constants.gives_ids = source.gives_ids;
         }
         let skel = open.load().map_err(|e| failed("load", e))?;
         let calls =
@@ -81,6 +91,18 @@ impl Plain for bss {}
 impl Plain for dbt_call_wait {}
 
 fn call_wait(bytes: &[u8]) -> Option<CallWait> {
-    let dbt_call_wait { time_ns, wait, .. } = read(bytes)?;
-    Some(CallWait { time_ns, wait })
+    let dbt_call_wait {
+        time_ns,
+        statement,
+        wait,
+        session_state,
+    } = read(bytes)?;
+    Some(CallWait {
+        time_ns,
+        wait,
+        executing: Executing {
+            statement,
+            session_state,
+        },
+    })
 }

@@ -236,11 +236,7 @@ impl Dive {
         let target = Owner::of(options.pid).ok_or(CollectError::NoProcess(options.pid))?;
         let mut notes = about_target(options.pid)?;
         // Before the trace begins: no call in it is without its wait.
-        let noted = options
-            .wait
-            .as_ref()
-            .map(|wait| NotedCalls::begin(options, wait))
-            .transpose()?;
+        let noted = NotedCalls::begin(options, &mut notes)?;
         let mut changes = tracing.changes;
         let mut refused = Vec::new();
         for &engine in &options.engines {
@@ -343,14 +339,13 @@ impl Dive {
             samples.step()?;
         }
         self.facts.bytes = self.spool.bytes();
-        self.facts.calls = match &mut self.noted {
-            None => self.spool.calls(),
-            Some(noted) => {
-                noted.step()?;
-                // One that has begun is in the text when it has ended.
-                noted.matching().min(self.spool.calls())
-            }
-        };
+        let mut begun = None;
+        if let Some(noted) = &mut self.noted {
+            noted.step()?;
+            begun = noted.matching();
+        }
+        // One that has begun is in the text when it has ended.
+        self.facts.calls = begun.unwrap_or(u64::MAX).min(self.spool.calls());
         Ok(())
     }
 
@@ -386,7 +381,7 @@ impl Dive {
         self.facts
             .notes
             .extend(self.samples.iter().flat_map(Samples::notes));
-        let calls = self.noted.iter().flat_map(|noted| noted.lines(pid));
+        let calls = self.noted.iter().flat_map(NotedCalls::lines);
         let samples = self.samples.iter().flat_map(|samples| samples.lines(pid));
         self.facts.bytes = self.spool.bytes();
         self.spool.finish(calls.chain(samples))?;

@@ -1,29 +1,44 @@
-//! Which of the calls were made while the session was in the wait event that is asked for. ftrace knows nothing of it: a
-//! program at the begin of each call reads it from the session's memory, on the clock of the trace.
+//! What the session was in when it made each call: the wait event and the statement. ftrace knows nothing of these: a program at the
+//! begin of each call reads them from the session's memory, on the clock of the trace.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
+use std::time::Instant;
 
-use dbtime_model::Wait;
+use dbtime_model::{Rows, Wait};
 
-use super::{DiveOptions, DiveWait};
-use crate::CollectError;
+use super::DiveOptions;
 use crate::bpf::CallWaits;
 use crate::collector::database_of;
-use crate::database::WaitNames;
-use crate::privilege;
+use crate::database::{Database, Texts, WaitNames, WaitSource};
+use crate::statements::Statements;
+use crate::{CollectError, Target, privilege};
 
-/// Calls whose waits are kept: as many as fit into some 16 MB.
+/// Calls whose waits are kept: as many as fit into some 24 MB.
 const MOST: usize = 1 << 20;
 
-/// The calls of one task, with the wait of each.
+/// A call that began.
+struct NotedCall {
+    time_ns: u64,
+    /// Number of the wait.
+    wait: u32,
+    /// 0 = none, or not known.
+    statement: u64,
+}
+
+/// The calls of one task.
 pub(super) struct NotedCalls {
     program: CallWaits,
+    pid: u32,
+    database: Box<dyn Database>,
     names: Rc<dyn WaitNames>,
-    wanted: String,
-    /// When they began, and the number of the wait.
-    calls: Vec<(u64, u32)>,
+    /// Calls of this wait are asked for; none: of any.
+    wanted: Option<String>,
+    calls: Vec<NotedCall>,
+    statements: Statements,
+    /// What is known of these.
+    rows: Rows,
     matching: u64,
     left_out: u64,
 }
@@ -37,28 +52,56 @@ impl fmt::Debug for NotedCalls {
 }
 
 impl NotedCalls {
-    /// Begins to note them.
+    /// Begins to note them. None: no wait is asked for, and the task is no session, or what it says cannot be read; of a session a note
+    /// says why.
     ///
     /// # Errors
-    /// The task is no session whose wait event can be read, or the kernel refuses.
-    pub(super) fn begin(options: &DiveOptions, wait: &DiveWait) -> Result<NotedCalls, CollectError> {
-        privilege::check()?;
-        let database = database_of(&wait.database)?;
-        let member = database
-            .members()
-            .into_iter()
-            .find(|member| member.pid == options.pid);
+    /// A wait is asked for, and the task is no session whose wait event can be read, or the kernel refuses.
+    pub(super) fn begin(
+        options: &DiveOptions,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<NotedCalls>, CollectError> {
+        if let Some(wait) = &options.wait {
+            privilege::check()?;
+            let database = database_of(&wait.database)?;
+            return NotedCalls::of(database, options, Some(&wait.event)).map(Some);
+        }
+        let Ok(database) = database_of(&Target::Process(options.pid)) else {
+            return Ok(None);
+        };
+        match privilege::check().and_then(|()| NotedCalls::of(database, options, None)) {
+            Ok(noted) => Ok(Some(noted)),
+            Err(e) => {
+                // What libbpf and the verifier had to say stands in more lines.
+                let why = e.to_string().lines().next().unwrap_or_default().to_string();
+                notes.push(format!("calls without their wait event and query: {why}"));
+                Ok(None)
+            }
+        }
+    }
+
+    fn of(
+        database: Box<dyn Database>,
+        options: &DiveOptions,
+        wanted: Option<&str>,
+    ) -> Result<NotedCalls, CollectError> {
+        let pid = options.pid;
+        let member = database.members().into_iter().find(|member| member.pid == pid);
+        let member = member.filter(|member| member.source != WaitSource::None);
         let member = member.ok_or_else(|| {
             CollectError::Kernel(format!(
-                "pid {}: not a session of this database, so its wait event cannot be read",
-                options.pid
+                "pid {pid}: not a session of this database, so its wait event cannot be read"
             ))
         })?;
         Ok(NotedCalls {
-            program: CallWaits::attach(options.pid, options.call.number(), member.source)?,
+            program: CallWaits::attach(pid, options.call.number(), member.source)?,
+            pid,
             names: database.names(),
-            wanted: wait.event.clone(),
+            database,
+            wanted: wanted.map(str::to_string),
             calls: Vec::new(),
+            statements: Statements::new(Instant::now()),
+            rows: Rows::default(),
             matching: 0,
             left_out: 0,
         })
@@ -69,39 +112,70 @@ impl NotedCalls {
     /// # Errors
     /// The kernel refuses.
     pub(super) fn step(&mut self) -> Result<(), CollectError> {
+        let now = Instant::now();
         for call in self.program.take()? {
-            self.matching += u64::from(self.wait(call.wait).is_called(&self.wanted));
-            if self.calls.len() < MOST {
-                self.calls.push((call.time_ns, call.wait));
-            } else {
+            let wait = self.wait(call.wait);
+            let is_wanted = self.wanted.as_ref().is_none_or(|wanted| wait.is_called(wanted));
+            self.matching += u64::from(is_wanted);
+            if self.calls.len() >= MOST {
                 self.left_out += 1;
+                continue;
             }
+            let statement = match wait.is_idle_in(self.names.session_state(call.executing.session_state)) {
+                // It still has the id of its last statement, but executes none.
+                true => 0,
+                false => call.executing.statement,
+            };
+            let text = || {
+                self.database
+                    .statement_text(self.pid, statement, Texts::Normalized)
+            };
+            self.statements.see(statement, now, &mut self.rows, text);
+            self.calls.push(NotedCall {
+                time_ns: call.time_ns,
+                wait: call.wait,
+                statement,
+            });
         }
         Ok(())
     }
 
-    /// Calls that began in the wait that is asked for.
-    pub(super) fn matching(&self) -> u64 {
-        self.matching
+    /// Calls that began in the wait that is asked for; none: any is.
+    pub(super) fn matching(&self) -> Option<u64> {
+        self.wanted.is_some().then_some(self.matching)
     }
 
-    /// All calls, as lines for the file: `call: pid=TID at=SECONDS wait=CLASS:EVENT`.
-    pub(super) fn lines(&self, pid: u32) -> impl Iterator<Item = String> {
-        self.calls.iter().map(move |&(time_ns, wait)| {
+    /// Statements of which the text is known, and all calls, as lines for the file: `statement: query=ID text=TEXT`, where the id is
+    /// dbtime's fingerprint of the text `statement: query=ID fingerprint=1 text=TEXT`; `call: pid=TID at=SECONDS query=ID
+    /// wait=CLASS:EVENT`, without `query` where none is known. Ids are signed, as PostgreSQL prints them.
+    pub(super) fn lines(&self) -> impl Iterator<Item = String> {
+        let known = self.rows.statements.iter().filter(|row| !row.text.is_empty());
+        let statements = known.map(|row| {
+            let kind = if row.is_fingerprint { " fingerprint=1" } else { "" };
+            let text = row.text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+            format!("statement: query={}{kind} text={text}", row.id.cast_signed())
+        });
+        let calls = self.calls.iter().map(|call| {
+            let query = match call.statement {
+                0 => String::new(),
+                id => format!(" query={}", id.cast_signed()),
+            };
             format!(
-                "call: pid={pid} at={}.{:09} wait={}",
-                time_ns / 1_000_000_000,
-                time_ns % 1_000_000_000,
-                self.wait(wait)
+                "call: pid={} at={}.{:09}{query} wait={}",
+                self.pid,
+                call.time_ns / 1_000_000_000,
+                call.time_ns % 1_000_000_000,
+                self.wait(call.wait)
             )
-        })
+        });
+        statements.chain(calls)
     }
 
     /// What is to be said in the end.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut by_wait: BTreeMap<u32, u64> = BTreeMap::new();
-        for (_, wait) in &self.calls {
-            *by_wait.entry(*wait).or_default() += 1;
+        for call in &self.calls {
+            *by_wait.entry(call.wait).or_default() += 1;
         }
         let waits = by_wait
             .iter()
@@ -116,7 +190,7 @@ impl NotedCalls {
         let lost = self.program.lost() + self.left_out;
         if lost > 0 {
             notes.push(format!(
-                "the wait event of {lost} calls is not known: there was no room for them"
+                "the wait event and the query of {lost} calls are not known: there was no room for them"
             ));
         }
         notes

@@ -542,6 +542,7 @@ impl Calls {
         let number = self.summary.calls;
         let mut span = |kind: &str, path, depth, start_ns, ns, state| {
             let stack: StackId = self.paths.stack(path, into);
+            let statement = self.paths.statement_of(path);
             into.span(SpanRow {
                 session: task.session,
                 kind: kind.to_string(),
@@ -552,6 +553,7 @@ impl Calls {
                 start_ns,
                 ns,
                 state,
+                statement,
             });
         };
         let mut samples = task.sampled.iter().peekable();
@@ -581,17 +583,18 @@ impl Calls {
     }
 
     fn root_of_call(&mut self, at: usize, start: Option<i64>) -> u32 {
-        let task = &mut self.tasks[at];
-        let wait = match start {
+        let task = &self.tasks[at];
+        let noted = start.and_then(|start| {
             // Moments of lines have microseconds: the recorder's may be later by that.
-            Some(start) => match task.waits.partition_point(|(at, _)| *at <= start + 1_000) {
-                0 => Wait::not_recorded(),
-                behind => task.waits[behind - 1].1.clone(),
-            },
-            None => Wait::not_recorded(),
+            let behind = task.noted.partition_point(|call| call.at_ns <= start + 1_000);
+            task.noted.get(behind.checked_sub(1)?)
+        });
+        let (wait, statement) = match noted {
+            Some(call) => (call.wait.clone(), call.statement),
+            None => (Wait::not_recorded(), 0),
         };
         let session = task.session;
-        self.paths.root(session, &wait)
+        self.paths.root(session, wait, statement)
     }
 
     fn hand_on(&mut self, into: &mut Import) {

@@ -19,6 +19,7 @@ mod line;
 mod paths;
 mod role;
 mod samples;
+mod statements;
 mod step;
 mod tasks;
 
@@ -171,7 +172,10 @@ impl Reader<'_> {
     /// What the live engines of dbtime have written into the file.
     fn own(&mut self, key: &[u8], value: &[u8], bytes: &[u8], number: u64) {
         match key {
-            b"call" if self.calls.tasks.note_wait(value).is_none() => {
+            b"call" if self.calls.tasks.note_call(value, self.into).is_none() => {
+                unknown_line(&mut self.file, number, bytes);
+            }
+            b"statement" if self.calls.tasks.statements.note(value, self.into).is_none() => {
                 unknown_line(&mut self.file, number, bytes);
             }
             b"sample" if self.calls.note_sample(value).is_none() => {

@@ -34,6 +34,7 @@ pub(super) struct Paths {
     names: Vec<Name>,
     numbers: Table<u64, Function>,
     roots: Vec<Root>,
+    root_numbers: Table<Root, u32>,
     nodes: Vec<Node>,
     children: Table<(Path, Function), Path>,
     /// Paths at which something was measured since rows were handed on.
@@ -48,11 +49,13 @@ struct Name {
     role: super::role::Role,
 }
 
-/// Whose paths, in which wait.
-#[derive(Debug)]
+/// Whose paths, in which wait and which statement.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Root {
     session: SessionId,
     wait: Wait,
+    /// 0 = none, or not known.
+    statement: u64,
 }
 
 /// Where a node hangs.
@@ -121,17 +124,20 @@ impl Paths {
         &self.names[function as usize].symbol
     }
 
-    /// A root below which paths are this session's, in this wait.
-    pub(super) fn root(&mut self, session: SessionId, wait: &Wait) -> u32 {
-        let same = |root: &Root| root.session == session && root.wait == *wait;
-        if let Some(at) = self.roots.iter().position(same) {
-            return at as u32;
-        }
-        self.roots.push(Root {
+    /// A root below which paths are this session's, in this wait and this statement.
+    pub(super) fn root(&mut self, session: SessionId, wait: Wait, statement: u64) -> u32 {
+        let root = Root {
             session,
-            wait: wait.clone(),
-        });
-        (self.roots.len() - 1) as u32
+            wait,
+            statement,
+        };
+        if let Some(number) = self.root_numbers.get(&root) {
+            return *number;
+        }
+        let number = self.roots.len() as u32;
+        self.roots.push(root.clone());
+        self.root_numbers.insert(root, number);
+        number
     }
 
     /// The path of a function called by nobody that is traced.
@@ -251,6 +257,11 @@ impl Paths {
         &self.root_of(path).wait
     }
 
+    /// The statement in which a path was gone; 0 = none, or not known.
+    pub(super) fn statement_of(&self, path: Path) -> u64 {
+        self.root_of(path).statement
+    }
+
     fn root_of(&self, path: Path) -> &Root {
         let mut at = Parent::Node(path);
         loop {
@@ -267,11 +278,15 @@ impl Paths {
             let stack = self.stack(path, into);
             let sums = std::mem::take(&mut self.nodes[path as usize].sums);
             let name = self.symbol(self.nodes[path as usize].function).to_string();
-            let Root { session, wait } = self.root_of(path);
+            let Root {
+                session,
+                wait,
+                statement,
+            } = self.root_of(path);
             let row = |state, ns, count| ActivityRow {
                 time,
                 session: *session,
-                statement: 0,
+                statement: *statement,
                 plan: 0,
                 wait_class: wait.class.to_string(),
                 wait_event: wait.event.to_string(),
@@ -302,6 +317,7 @@ impl Paths {
                 into.latency(LatencyRow {
                     time,
                     session: *session,
+                    statement: *statement,
                     kind: kind::FUNCTION.into(),
                     name: name.as_str().into(),
                     from_ns,

@@ -9,12 +9,22 @@ use super::line::{Place, argument, comm_of, pid_of, seconds};
 use super::paths::Path;
 use super::role::Role;
 use super::samples::{Sample, Samples};
+use super::statements::{Statements, query};
 use super::step::{LastLeaf, Open, Step};
 use crate::Import;
 use crate::samples::Table;
 use crate::text::decimal;
 
 const SECOND_NS: i64 = 1_000_000_000;
+
+/// What the session was in when it began a call.
+#[derive(Debug)]
+pub(super) struct NotedCall {
+    pub(super) at_ns: i64,
+    pub(super) wait: Wait,
+    /// 0 = none, or not known.
+    pub(super) statement: u64,
+}
 
 /// A task and the call that it is in.
 #[derive(Debug)]
@@ -34,8 +44,8 @@ pub(super) struct Task {
     /// Another task was on its CPU since it was last seen.
     pub(super) left: bool,
     pub(super) is_cut: bool,
-    /// What dbtime's recorder knows: when a call began, and in which wait.
-    pub(super) waits: Vec<(i64, Wait)>,
+    /// What dbtime's recorder knows of its calls, in the order of time.
+    pub(super) noted: Vec<NotedCall>,
     /// Timer samples that are still to come, in the order of time.
     pub(super) samples: VecDeque<Sample>,
     /// Those of the call that the task is in: when, and at which path.
@@ -51,8 +61,9 @@ pub(super) struct Tasks {
     on_cpu: Table<u32, usize>,
     last_name: Vec<u8>,
     last: usize,
-    waits: Table<u32, Vec<(i64, Wait)>>,
+    noted: Table<u32, Vec<NotedCall>>,
     pub(super) samples: Samples,
+    pub(super) statements: Statements,
 }
 
 impl Index<usize> for Tasks {
@@ -85,18 +96,28 @@ impl Tasks {
         self.by_pid.get(&pid).copied()
     }
 
-    /// `pid=TID at=SECONDS wait=CLASS:EVENT`: the wait of a session when it began a call.
-    pub(super) fn note_wait(&mut self, call: &[u8]) -> Option<()> {
-        let pid = u32::try_from(decimal(argument(call, b"pid")?)?).ok()?;
-        let at = seconds(argument(call, b"at")?)?;
+    /// `pid=TID at=SECONDS query=ID wait=CLASS:EVENT`: the wait and, if it is known, the statement of a session when it began a call.
+    pub(super) fn note_call(&mut self, call: &[u8], into: &mut Import) -> Option<()> {
         // Names of waits have blanks: it stands last.
-        let begins = memchr::memmem::find(call, b" wait=")? + 6;
-        let text = String::from_utf8_lossy(&call[begins..]);
+        let begins = memchr::memmem::find(call, b" wait=")?;
+        let (call, text) = (&call[..begins], &call[begins + 6..]);
+        let pid = u32::try_from(decimal(argument(call, b"pid")?)?).ok()?;
+        let at_ns = seconds(argument(call, b"at")?)?;
+        let statement = match argument(call, b"query") {
+            Some(id) => query(id)?,
+            None => 0,
+        };
+        let text = String::from_utf8_lossy(text);
         let wait = match text.trim().split_once(':') {
             Some((class, event)) => Wait::event(class, event, false),
             None => Wait::none(),
         };
-        self.waits.entry(pid).or_default().push((at, wait));
+        self.statements.see(statement, into);
+        self.noted.entry(pid).or_default().push(NotedCall {
+            at_ns,
+            wait,
+            statement,
+        });
         Some(())
     }
 
@@ -170,7 +191,7 @@ impl Tasks {
             calls: 0,
             left: false,
             is_cut: false,
-            waits: self.waits.remove(&pid).unwrap_or_default(),
+            noted: self.noted.remove(&pid).unwrap_or_default(),
             samples: self.samples.of(pid),
             sampled: Vec::new(),
         });

@@ -318,12 +318,12 @@ impl TracedSession {
         }
         *self.cursors.get(number).places.wait(wait.event) = place;
         if wait.tim.is_some() && out.into.options().keeps_spans {
-            self.span(wait, out);
+            self.span(wait, known, out);
         }
     }
 
-    /// Keeps a wait as a single event. It has ended just now.
-    fn span(&self, wait: &Wait<'_>, out: &mut Output<'_>) {
+    /// Keeps a wait of this statement as a single event. It has ended just now.
+    fn span(&self, wait: &Wait<'_>, statement: u64, out: &mut Output<'_>) {
         let of = &out.events.get(wait.event).wait;
         let name = format!("{}:{}", of.class, of.event);
         let begin_us = self.end_us.unwrap_or(0).saturating_sub(signed(wait.ela));
@@ -338,6 +338,7 @@ impl TracedSession {
             start_ns: begin_us.saturating_mul(1_000),
             ns: wait.ela.saturating_mul(1_000),
             state: State::Unknown,
+            statement,
         });
     }
 

@@ -211,6 +211,7 @@ impl<'a> Calls<'a> {
                         start_ns: start,
                         ns: duration.ns,
                         state: State::Unknown,
+                        statement: 0,
                     });
                 }
             }

@@ -9,6 +9,8 @@ mod paths;
 mod samples;
 mod summary;
 
+use std::collections::BTreeMap;
+
 use dbtime_model::recording::{KernelTrace, Meta, Problem};
 use dbtime_model::{Fidelity, Frame, State};
 use serde::Serialize;
@@ -24,7 +26,7 @@ use crate::fields;
 use crate::filter::Filter;
 use crate::load::Source;
 use crate::report::{ReportError, load};
-use crate::scan::{Period, finish};
+use crate::scan::{Period, check_statements, finish};
 use paths::Paths;
 use samples::Samples;
 
@@ -56,7 +58,7 @@ pub enum DiveView {
 /// What a report of a trace of the kernel is about.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DiveOptions {
-    /// Which rows count: period and sessions.
+    /// Which rows count: period, sessions and statements.
     pub filter: Filter,
     /// How it is looked at.
     pub view: DiveView,
@@ -199,18 +201,27 @@ fn read(source: &Source, filter: &Filter) -> Result<Read, ReportError> {
     let mut samples = Samples::default();
     let mut seconds: Option<(i64, i64)> = None;
     let mut problems = Vec::new();
+    let mut statements: BTreeMap<u64, u128> = BTreeMap::new();
     problems.extend(source.activity(|row| {
         let (first, last) = seconds.unwrap_or((row.time, row.time));
         seconds = Some((first.min(row.time), last.max(row.time)));
-        if filter.takes_time(row.time) && filter.takes_session(dimensions.session(row.session)) {
+        if !filter.takes_time(row.time) || !filter.takes_session(dimensions.session(row.session)) {
+            return;
+        }
+        if !filter.statements.is_empty() {
+            *statements.entry(row.statement).or_default() += u128::from(row.ns);
+        }
+        if filter.takes_statement(row.statement) {
             match row.fidelity {
                 Fidelity::Exact => paths.add_own(row, &dimensions),
                 Fidelity::Sampled => samples.add(row, &dimensions),
             }
         }
     }));
+    check_statements(filter, &statements)?;
     problems.extend(source.latency(|row| {
-        if filter.takes_time(row.time) && filter.takes_session(dimensions.session(row.session)) {
+        let is_chosen = filter.takes_time(row.time) && filter.takes_statement(row.statement);
+        if is_chosen && filter.takes_session(dimensions.session(row.session)) {
             paths.add_durations(row, &dimensions);
         }
     }));

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::samples::without_interval;
 use super::{DiveOptions, module_of};
 use crate::dimensions::Dimensions;
+use crate::fields;
 use crate::kernel_layers::is_foreign_root;
 use crate::load::Source;
 use crate::report::ReportError;
@@ -50,6 +51,13 @@ pub struct TracedCall {
     pub pid: u32,
     /// See `pid`.
     pub task: String,
+    /// What the session executed when it began; 0 = not known, or nothing.
+    #[serde(
+        rename = "query",
+        serialize_with = "fields::query_id",
+        skip_serializing_if = "is_not_known"
+    )]
+    pub statement: u64,
     /// How long it was from entry to return, nanoseconds: interrupts included.
     pub ns: u64,
     /// What happened in it, in order.
@@ -57,6 +65,10 @@ pub struct TracedCall {
     /// Steps deeper than was asked for.
     #[serde(skip)]
     pub deeper: usize,
+}
+
+fn is_not_known(statement: &u64) -> bool {
+    *statement == 0
 }
 
 /// A step of a call.
@@ -95,7 +107,7 @@ pub(super) fn one_call(
         let is_taken = *takes
             .entry(row.session)
             .or_insert_with(|| options.filter.takes_session(dimensions.session(row.session)));
-        if row.call > 0 && row.depth == 0 && is_taken {
+        if row.call > 0 && row.depth == 0 && is_taken && options.filter.takes_statement(row.statement) {
             lengths.push((row.ns, row.call));
         }
     }));
@@ -125,6 +137,7 @@ pub(super) fn one_call(
         number,
         pid: session.as_ref().map_or(0, |session| session.pid),
         task: session.map(|session| session.title).unwrap_or_default(),
+        statement: rows.first().map_or(0, |row| row.statement),
         ns: rows.first().map_or(0, |row| row.ns),
         spans: Vec::new(),
         deeper: 0,

@@ -3,11 +3,13 @@
 use dbtime_model::State;
 use dbtime_model::recording::KernelTrace;
 
+use super::header;
 use super::page::{Page, Table, percent};
 use crate::dive::{
     CallSummary, ChildrenOf, DiveAnswer, DiveReport, Durations, FunctionDurations, PathTree, TimerSamples,
     TracedCall, named,
 };
+use crate::group::known_query_id;
 use crate::number::{duration, microseconds, milliseconds};
 use crate::sums;
 
@@ -63,6 +65,9 @@ pub(super) fn about(report: &DiveReport, page: &mut Page) {
         place += &format!(" on {}, Linux {} {}", host.name, host.kernel, host.arch);
     }
     page.paragraph(&format!("Kernel trace ({}) of {place}", report.trace.tracer));
+    if let Some(only) = header::chosen(&report.filter) {
+        page.paragraph(&only);
+    }
     for reason in &report.meta.collector.reasons {
         page.paragraph(reason);
     }
@@ -400,8 +405,9 @@ fn children(of: &ChildrenOf, page: &mut Page) {
 }
 
 fn one_call(call: &TracedCall, page: &mut Page) {
+    let query = known_query_id(call.statement).map_or_else(String::new, |id| format!(" in query {id}"));
     page.heading(&format!(
-        "Call {} by {} ({}): {} with the interrupts that hit it; microseconds from its begin",
+        "Call {} by {} ({}){query}: {} with the interrupts that hit it; microseconds from its begin",
         call.number,
         call.task,
         call.pid,

@@ -144,7 +144,9 @@ pub(crate) fn waits_in_calls(
             .div_euclid(1_000 * SECOND_US)
             .saturating_mul(SECOND_US);
         let session = dimensions.session(row.session);
-        if !filter.takes_time(second_us) || !filter.takes_session(session) {
+        // System calls are in the trace of another tool, which knows no statements.
+        let is_of_other = row.kind == span::kind::WAIT && !filter.takes_statement(row.statement);
+        if !filter.takes_time(second_us) || !filter.takes_session(session) || is_of_other {
             return;
         }
         let event = Event {
