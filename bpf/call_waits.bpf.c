@@ -20,7 +20,7 @@ const volatile __u16 state_offset = 0;
 const volatile __u16 process_offset = 0;
 const volatile __u16 text_offset = 0;
 const volatile __u16 since_offset = 0;
-const volatile __u32 gives_ids = 0;
+const volatile __u16 gives_ids = 0;
 
 /* A call that begins. */
 struct dbt_call_wait {

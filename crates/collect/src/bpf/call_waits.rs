@@ -102,6 +102,7 @@ fn call_wait(bytes: &[u8]) -> Option<CallWait> {
         wait,
         executing: Executing {
             statement,
+            plan: 0,
             session_state,
         },
     })
