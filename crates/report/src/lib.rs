@@ -180,8 +180,8 @@ pub use sched::{OtherTask, Sched, SchedBuilder, SchedStatement, SchedSums, Sched
 pub use session_work::{SessionWork, sessions_work};
 pub use sessions::{SessionTime, SessionTotals, Sessions};
 pub use snapshot::{
-    LineKind, LineUnit, SessionSnapshot, Snapshot, SnapshotColumn, SnapshotLine, SnapshotOptions, Whose,
-    snapshot,
+    Average, LineKind, LineUnit, SessionSnapshot, Snapshot, SnapshotColumn, SnapshotLine, SnapshotOptions,
+    Whose, snapshot, snapshots,
 };
 pub use stack_views::{
     CallTree, CallTreeNode, CountedStack, CountedStacks, FunctionTime, FunctionTimes, ModuleTime,

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use dbtime_collect::Options;
 use dbtime_report::{Filter, Snapshot, SnapshotColumn, SnapshotOptions, snapshot_csv};
 
@@ -11,7 +11,7 @@ use crate::exit_code::NOTHING_RECORDED;
 use crate::live::{self, Kept, Late, Length, Plan};
 use crate::memory;
 use crate::options::time::parse_whole_seconds;
-use crate::options::{LiveRate, Precision, ServerStatistics, ShownTexts, TargetOptions};
+use crate::options::{LiveRate, Precision, ServerStatistics, ShownTexts, SnapshotFormat, TargetOptions};
 use crate::output::{self, say};
 use crate::remains::mend;
 use crate::signals::{Second, stop_on_signals};
@@ -62,7 +62,7 @@ pub struct SnapArguments {
     layout: SnapLayout,
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    format: SnapFormat,
+    format: SnapshotFormat,
 }
 
 /// How a snapshot is shown as text.
@@ -74,17 +74,6 @@ struct SnapLayout {
     /// Sessions of a snapshot to show: those with the most time
     #[arg(long, value_name = "N", default_value_t = SNAPSHOT_SESSIONS)]
     sessions: usize,
-}
-
-/// Output formats of a snapshot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum SnapFormat {
-    /// Tables for a terminal
-    Text,
-    /// One line for each thing that grew
-    Csv,
-    /// JSON, one line for each snapshot
-    Json,
 }
 
 /// `10`, `30s`, `1m`: whole seconds; `end`.
@@ -133,7 +122,7 @@ pub(super) fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
     let mut is_empty = true;
     let mut is_first = true;
     live::take(&plan, &stop, &mut |one| {
-        if arguments.format == SnapFormat::Csv && std::mem::take(&mut is_first) {
+        if arguments.format == SnapshotFormat::Csv && std::mem::take(&mut is_first) {
             output::print_on(&snapshot_csv::head())?;
         }
         let options = SnapshotOptions {
@@ -165,10 +154,10 @@ pub(super) fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
 fn rendered(snapshot: &Snapshot, arguments: &SnapArguments) -> anyhow::Result<String> {
     let layout = &arguments.layout;
     Ok(match arguments.format {
-        SnapFormat::Text => {
+        SnapshotFormat::Text => {
             dbtime_report::text::render_snapshot(snapshot, &layout.columns, layout.sessions, output::width())
         }
-        SnapFormat::Csv => snapshot_csv::render(snapshot)?,
-        SnapFormat::Json => dbtime_report::json::render_snapshot(snapshot),
+        SnapshotFormat::Csv => snapshot_csv::render(snapshot)?,
+        SnapshotFormat::Json => dbtime_report::json::render_snapshot(snapshot),
     })
 }

@@ -14,16 +14,18 @@
 //!
 //! # Rows
 //! See [`crate::session_growth`]. A session is a SID and its user name in a file. What stands at SID -1 (latches, enqueues,
-//! buffers) is counted by the instance as a whole, and belongs to no session. Exact numbers only: rounded ones (HDELTA) are not
-//! read. The table of sampled sessions (ASH) is left out.
+//! buffers) is counted by the instance as a whole, and belongs to no session. Where a table has no exact numbers, the rounded ones
+//! (HDELTA) are read. Each snapshot is a period of its own ([`dbtime_model::recording::Meta::periods`]). The table of sampled
+//! sessions (ASH) is left out.
 
 mod columns;
+mod length;
 mod snapshot;
 
 use std::io::Read;
 use std::path::Path;
 
-use dbtime_model::recording::{Clock, ImportedFile};
+use dbtime_model::recording::{Clock, CoveredPeriod, ImportedFile};
 
 use crate::import::unknown_line;
 use crate::lines::Line;
@@ -39,6 +41,8 @@ use snapshot::Snapshot;
 const BANNER: &[u8] = b"-- Session Snapper v";
 
 const NO_ZONE: &str = "Snapper does not print a time zone: its times are taken as UTC";
+const ROUNDED: &str =
+    "Snapper printed no exact growth (DELTA) but rounded one (HDELTA): numbers have some three digits";
 const NO_SAMPLES: &str =
     "Snapper's samples of active sessions (ASH) are left out: statistics, time model and waits are read";
 
@@ -211,7 +215,8 @@ impl Reader<'_> {
             }
         } else if about.starts_with(b"End of Stats snap") || about.starts_with(b"End of snap") {
             match end(about) {
-                Some((end_us, elapsed_ns)) => {
+                Some((end_us, printed_ns)) => {
+                    let elapsed_ns = self.open.length.finish(printed_ns);
                     self.end(end_us.saturating_sub(elapsed_ns / 1000), end_us, elapsed_ns, true)
                 }
                 // Version 1: its rows say it.
@@ -248,6 +253,14 @@ impl Reader<'_> {
             return;
         }
         self.early_are_at(begin_us);
+        if snapshot.is_rounded {
+            self.into.reason(ROUNDED);
+        }
+        self.into.period(CoveredPeriod {
+            from_us: begin_us,
+            to_us: end_us,
+            elapsed_ns: elapsed_ns.unsigned_abs(),
+        });
         let interval = Interval {
             begin_us,
             end_us,

@@ -145,8 +145,8 @@ impl<'a> LineJson<'a> {
             waits: line.waits,
             waits_per_second: line.waits_per_second(elapsed_ns),
             average_wait_ns: line.average_wait_ns(),
-            average: line.average.map(|(value, _)| value),
-            average_of: line.average.map(|(_, what)| what),
+            average: line.average.and_then(|average| average.value),
+            average_of: line.average.map(|average| average.what),
         }
     }
 }

@@ -3,24 +3,18 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use dbtime_model::counter::{self, snapper, statement_counts, task};
+use dbtime_model::counter::{self, snapper, statement_counts};
 use dbtime_model::latency::kind;
 use dbtime_model::{
     BackendType, CounterRow, HeldLockRow, LatencyRow, Session, SessionId, State, StateGroup, Wait, WaitKind,
 };
 
-use super::{LineKind, LineUnit, SessionSnapshot, SnapshotLine, SnapshotOptions, Whose};
+use super::{LineKind, LineUnit, SessionSnapshot, SnapshotLine, SnapshotOptions, Whose, average};
 use crate::database_view::DatabaseViewBuilder;
 use crate::group::query_id;
 use crate::ledger::Section;
 use crate::scan::{Activity, Period};
 use crate::sums::{Sums, percent};
-
-/// What is told per call, by what it is divided, and how that is called.
-const AVERAGES: [(&str, &str, &str); 2] = [
-    (task::RCHAR, task::SYSCR, "per call"),
-    (task::WCHAR, task::SYSCW, "per call"),
-];
 
 /// Counters that are no statistics of the session: the ledger has them, or they are about dbtime itself.
 const NOT_SHOWN: [&str; 3] = [counter::ELAPSED_NS, counter::ON_CPU_NS, counter::RUN_QUEUE_NS];
@@ -232,11 +226,12 @@ impl Sessional {
                 .copied()
                 .unwrap_or(0)
                 .unsigned_abs();
+            // Who did nothing in a snapshot is not in it, and was there all the same.
             elapsed_ns = match self.told_elapsed_ns {
-                0 => period.elapsed_ns(),
-                ns => ns,
+                ns if ns > 0 && period.covered_ns.is_none() => ns,
+                _ => period.elapsed_ns(),
             };
-            lines.extend(self.told());
+            lines.extend(self.told(elapsed_ns));
         } else {
             active = self.db_time.total_ns() + self.background.total_ns();
             elapsed_ns = period.elapsed_ns();
@@ -292,20 +287,19 @@ impl Sessional {
     }
 
     fn stat(&self, name: &str, growth: i128) -> SnapshotLine {
-        let average = AVERAGES
-            .iter()
-            .find(|(of, ..)| *of == name)
-            .and_then(|(_, per, words)| {
-                let events = self.stats.get(*per).copied().filter(|events| *events > 0)?;
-                Some((growth as f64 / events as f64, *words))
-            });
-        let (name, unit) = match name.strip_suffix("_ns") {
+        let (short_name, unit) = match name.strip_suffix("_ns") {
             Some(name) => (name, LineUnit::Nanoseconds),
             None => (name, LineUnit::Amount),
         };
+        let average = match (self.is_told, self.session.id) {
+            // What the instance counts has no executions beside it.
+            (true, SessionId::RECORDER) => None,
+            (true, _) => Some(average::of_oracle(name, growth, &self.stats)),
+            (false, _) => average::of_task(name, growth, unit, &self.stats),
+        };
         SnapshotLine {
             kind: LineKind::Stat,
-            name: name.to_string(),
+            name: short_name.to_string(),
             statement: None,
             growth,
             unit,
@@ -316,7 +310,9 @@ impl Sessional {
     }
 
     /// Times and waits as the file says them.
-    fn told(&self) -> impl Iterator<Item = SnapshotLine> {
+    fn told(&self, elapsed_ns: u128) -> impl Iterator<Item = SnapshotLine> {
+        let idle = self.waits.iter().filter(|(wait, _)| wait.idle);
+        let idle_ns = idle.map(|(_, ns)| ns).sum();
         let line = |kind, name: &String, ns: i128, waits| SnapshotLine {
             kind,
             name: name.clone(),
@@ -330,7 +326,10 @@ impl Sessional {
         let times = self
             .told_times
             .iter()
-            .map(move |(name, ns)| line(LineKind::Time, name, *ns, None));
+            .map(move |(name, ns)| SnapshotLine {
+                average: average::of_oracle_time(name, *ns, idle_ns, elapsed_ns),
+                ..line(LineKind::Time, name, *ns, None)
+            });
         let waits = self
             .told_waits
             .iter()

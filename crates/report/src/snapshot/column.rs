@@ -101,7 +101,13 @@ impl SnapshotColumn {
                     .map(|waits| short(waits, LineUnit::Amount)),
             ),
             SnapshotColumn::Average => match line.average {
-                Some((value, what)) => format!("{} {what}", short(value, line.unit)),
+                Some(average) => format!(
+                    "{} {}",
+                    average
+                        .value
+                        .map_or_else(unknown, |value| short(value, average.unit)),
+                    average.what
+                ),
                 None => of_waits(line.average_wait_ns().map(|ns| short(ns, LineUnit::Nanoseconds))),
             },
         }

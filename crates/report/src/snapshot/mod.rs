@@ -4,8 +4,11 @@
 //! TIME and WAIT are the ledger's, STAT is what was counted. Of an imported snapshot all of it is what the file says.
 
 mod amount;
+mod average;
 mod builder;
 mod column;
+
+use std::collections::HashSet;
 
 use dbtime_model::Session;
 use dbtime_model::recording::Meta;
@@ -19,6 +22,7 @@ use crate::load::Source;
 use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};
 pub(crate) use amount::{graph, short};
+pub use average::Average;
 use builder::Builder;
 pub use column::SnapshotColumn;
 
@@ -135,8 +139,8 @@ pub struct SnapshotLine {
     pub waits: Option<u64>,
     /// How long these were, from their begin, nanoseconds.
     pub waited_ns: Option<u128>,
-    /// Growth per event of something else that was counted, and what that is.
-    pub average: Option<(f64, &'static str)>,
+    /// What it means beside other numbers of the session, as its growth per event of something else.
+    pub average: Option<Average>,
 }
 
 impl SnapshotLine {
@@ -173,6 +177,82 @@ impl SnapshotLine {
 /// # Errors
 /// The filter names what is not in the recording.
 pub fn snapshot(source: &Source, options: &SnapshotOptions) -> Result<Snapshot, ReportError> {
+    let mut all = take(source, options, Parts::One)?;
+    Ok(all.remove(0))
+}
+
+/// The same, apart for each snapshot that an imported file has; of a recording the only one.
+///
+/// # Errors
+/// The filter names what is not in the recording.
+pub fn snapshots(source: &Source, options: &SnapshotOptions) -> Result<Vec<Snapshot>, ReportError> {
+    take(source, options, Parts::of(source, &options.filter))
+}
+
+/// How the time is divided.
+enum Parts {
+    /// It is not.
+    One,
+    /// By the last second of each, in which its rows are. In order.
+    Several(Vec<(i64, Period)>),
+}
+
+impl Parts {
+    fn of(source: &Source, filter: &Filter) -> Parts {
+        let mut parts: Vec<(i64, Period)> = Vec::new();
+        let periods = &source.meta().periods;
+        for one in periods.iter().filter(|one| filter.takes_time(one.last_second_us())) {
+            let elapsed_ns = u128::from(one.elapsed_ns);
+            match parts.last_mut().filter(|(at, _)| *at == one.last_second_us()) {
+                // Their rows are not told apart.
+                Some((_, last)) => {
+                    last.from_us = last.from_us.min(one.from_us);
+                    last.to_us = last.to_us.max(one.to_us);
+                    last.covered_ns = last.covered_ns.map(|ns| ns + elapsed_ns);
+                }
+                None => parts.push((
+                    one.last_second_us(),
+                    Period {
+                        from_us: one.from_us,
+                        to_us: one.to_us,
+                        covered_ns: Some(elapsed_ns),
+                    },
+                )),
+            }
+        }
+        match parts.len() {
+            0 | 1 => Parts::One,
+            _ => Parts::Several(parts),
+        }
+    }
+
+    fn count(&self) -> usize {
+        match self {
+            Parts::One => 1,
+            Parts::Several(parts) => parts.len(),
+        }
+    }
+
+    /// Where a row of this second belongs: one that is in none (of a snapshot without an end) to the next one.
+    fn of_time(&self, time_us: i64) -> usize {
+        match self {
+            Parts::One => 0,
+            Parts::Several(parts) => {
+                let at = parts.partition_point(|(last, _)| *last < time_us);
+                at.min(parts.len() - 1)
+            }
+        }
+    }
+
+    fn periods(self, whole: Period) -> Vec<Period> {
+        match self {
+            Parts::One => vec![whole],
+            Parts::Several(parts) => parts.into_iter().map(|(_, period)| period).collect(),
+        }
+    }
+}
+
+fn take(source: &Source, options: &SnapshotOptions, parts: Parts) -> Result<Vec<Snapshot>, ReportError> {
     let sessions_only = Filter {
         waits: Vec::new(),
         states: Vec::new(),
@@ -186,33 +266,53 @@ pub fn snapshot(source: &Source, options: &SnapshotOptions) -> Result<Snapshot, 
     }
     // Files of other tools count as they do: what they do not say is not known.
     let counts_waits = source.meta().collector.tier.starts_with("exact") && source.meta().files.is_empty();
-    let mut all = Builder::new(options, counts_waits);
+    let mut all: Vec<Builder<'_>> = (0..parts.count())
+        .map(|_| Builder::new(options, counts_waits))
+        .collect();
     let scanned = scan(source, &mut dimensions, &sessions_only, |activity| {
-        all.add(activity)
+        all[parts.of_time(activity.row.time)].add(activity);
     });
-    let period = scanned.period;
     let mut problems = scanned.problems;
     let takes = |time, session: &Session| filter.takes_time(time) && filter.takes_session(session);
     problems.extend(source.counters(|row| {
         let session = dimensions.session(row.session);
         if takes(row.time, session) {
-            all.add_counter(row, session);
+            all[parts.of_time(row.time)].add_counter(row, session);
         }
     }));
     problems.extend(source.latency(|row| {
         let session = dimensions.session(row.session);
         if takes(row.time, session) {
-            all.add_latency(row, session);
+            all[parts.of_time(row.time)].add_latency(row, session);
         }
     }));
     problems.extend(source.held_locks(|row| {
         let session = dimensions.session(row.session);
         if takes(row.time, session) {
-            all.add_held_lock(row, session);
+            all[parts.of_time(row.time)].add_held_lock(row, session);
         }
     }));
-    let (observed, sessions) = all.finish(period);
-    // Only now is it known which sessions are meant.
+    let mut meta = source.meta().clone();
+    if all.len() > 1 {
+        // Of all of the file, which each of many would have.
+        meta.periods = Vec::new();
+    }
+    let mut snapshots = Vec::with_capacity(all.len());
+    let mut observed = HashSet::new();
+    for (builder, period) in all.into_iter().zip(parts.periods(scanned.period)) {
+        let (are_observed, sessions) = builder.finish(period);
+        observed.extend(are_observed);
+        snapshots.push(Snapshot {
+            meta: meta.clone(),
+            filter: filter.clone(),
+            period,
+            sessions,
+            total: DatabaseViewBuilder::default().finish(false),
+            active: None,
+            problems: Vec::new(),
+        });
+    }
+    // Only now is it known which sessions are meant. Files that have several snapshots do not say what was observed.
     let mut total = DatabaseViewBuilder::default();
     let mut active = LedgerBuilder::new(&options.ash, source, &mut dimensions);
     scan(source, &mut dimensions, &sessions_only, |activity| {
@@ -224,13 +324,10 @@ pub fn snapshot(source: &Source, options: &SnapshotOptions) -> Result<Snapshot, 
     let active =
         (!options.ash.is_empty()).then(|| active.finish(&AlikeStatements::default(), &mut dimensions));
     problems.append(&mut dimensions.problems);
-    Ok(Snapshot {
-        meta: source.meta().clone(),
-        filter: filter.clone(),
-        period,
-        sessions,
-        total: total.finish(false),
-        active,
-        problems: problems.into_iter().map(|problem| problem.0).collect(),
-    })
+    if let Some(last) = snapshots.last_mut() {
+        last.total = total.finish(false);
+        last.active = active;
+        last.problems = problems.into_iter().map(|problem| problem.0).collect();
+    }
+    Ok(snapshots)
 }

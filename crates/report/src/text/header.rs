@@ -51,11 +51,7 @@ pub(super) fn recording(meta: &Meta, period: Period, filter: &Filter, page: &mut
     page.paragraph(&words(&[&database, &place]));
 
     let mut how = match meta.collector.clock {
-        Clock::Utc => format!(
-            "From {} UTC, {} s",
-            moment(period.from_us),
-            seconds(period.elapsed_ns())
-        ),
+        Clock::Utc => format!("From {} UTC, {}", moment(period.from_us), length(period)),
         Clock::Relative => format!(
             "From second {} of a clock whose beginning the file does not say, {} s",
             period.from_us.div_euclid(SECOND_US),
@@ -90,6 +86,16 @@ pub(super) fn recording(meta: &Meta, period: Period, filter: &Filter, page: &mut
 fn words(words: &[&str]) -> String {
     let words: Vec<&str> = words.iter().copied().filter(|word| !word.is_empty()).collect();
     words.join(" ")
+}
+
+/// How long a period is, and within which time it lies where something is told of a part of it only.
+pub(super) fn length(period: Period) -> String {
+    let elapsed = seconds(period.elapsed_ns());
+    // Moments of snapshots are told to a second.
+    match period.elapsed_ns() + 1_000_000_000 < period.whole_ns() {
+        true => format!("{elapsed} s within {} s", seconds(period.whole_ns())),
+        false => format!("{elapsed} s"),
+    }
 }
 
 /// Which rows were chosen, beside the period.

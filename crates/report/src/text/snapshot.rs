@@ -12,7 +12,7 @@ use crate::explanation::WORTH_MENTIONING;
 use crate::filter::Filter;
 use crate::group::moment;
 use crate::ledger::{LedgerRow, Rest, Section};
-use crate::number::{counted, seconds};
+use crate::number::counted;
 use crate::snapshot::{LineKind, SessionSnapshot, Snapshot, SnapshotColumn};
 use crate::sums::percent as percent_of;
 
@@ -32,8 +32,8 @@ pub(super) fn render(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usize
         (tier, rate_hz) => format!(", {tier} at {rate_hz} Hz"),
     };
     page.heading(&format!(
-        "{from}{} s, {}{how}",
-        seconds(period.elapsed_ns()),
+        "{from}{}, {}{how}",
+        header::length(period),
         counted(
             snapshot
                 .sessions
