@@ -22,6 +22,7 @@ mod next_steps;
 mod presentation;
 mod routines;
 mod sched;
+mod snapshots;
 mod stack_views;
 mod timeline;
 mod top_sql;

@@ -323,13 +323,10 @@ impl Sessional {
             waited_ns: waits.map(|_| ns.unsigned_abs()),
             average: None,
         };
-        let times = self
-            .told_times
-            .iter()
-            .map(move |(name, ns)| SnapshotLine {
-                average: average::of_oracle_time(name, *ns, idle_ns, elapsed_ns),
-                ..line(LineKind::Time, name, *ns, None)
-            });
+        let times = self.told_times.iter().map(move |(name, ns)| SnapshotLine {
+            average: average::of_oracle_time(name, *ns, idle_ns, elapsed_ns),
+            ..line(LineKind::Time, name, *ns, None)
+        });
         let waits = self
             .told_waits
             .iter()

@@ -201,7 +201,10 @@ impl Parts {
     fn of(source: &Source, filter: &Filter) -> Parts {
         let mut parts: Vec<(i64, Period)> = Vec::new();
         let periods = &source.meta().periods;
-        for one in periods.iter().filter(|one| filter.takes_time(one.last_second_us())) {
+        for one in periods
+            .iter()
+            .filter(|one| filter.takes_time(one.last_second_us()))
+        {
             let elapsed_ns = u128::from(one.elapsed_ns);
             match parts.last_mut().filter(|(at, _)| *at == one.last_second_us()) {
                 // Their rows are not told apart.
