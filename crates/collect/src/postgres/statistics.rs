@@ -28,32 +28,79 @@ const ENDS_WITHIN: Duration = Duration::from_secs(3);
 /// Answers that wait to be taken.
 const MOST_WAITING: usize = 16;
 
-/// A view: since which major version, and the query. Its columns: what the names begin with, which of several rows of these names it is, the
-/// process that it is about if it is about one, and the row.
-const VIEWS: [(u32, &str); 7] = [
-    (
-        0,
-        "SELECT 'pg_stat_database', datid::text, NULL, to_jsonb(s) - 'datid' - 'numbackends' FROM pg_stat_database s",
-    ),
-    (0, "SELECT 'pg_stat_wal', '', NULL, to_jsonb(s) FROM pg_stat_wal s"),
-    (0, "SELECT 'pg_stat_bgwriter', '', NULL, to_jsonb(s) FROM pg_stat_bgwriter s"),
-    (17, "SELECT 'pg_stat_checkpointer', '', NULL, to_jsonb(s) FROM pg_stat_checkpointer s"),
+/// A view that is asked.
+#[derive(Debug, Clone, Copy)]
+struct View {
+    name: &'static str,
+    /// Since which major version it is there.
+    since: u32,
+    /// Columns of its answer: what the names begin with, which of several rows of these names it is, the process that it is about if it
+    /// is about one, and the row.
+    question: &'static str,
+}
+
+const VIEWS: [View; 7] = [
+    View {
+        name: "pg_stat_database",
+        since: 0,
+        question: "SELECT 'pg_stat_database', datid::text, NULL, to_jsonb(s) - 'datid' - 'numbackends' FROM pg_stat_database s",
+    },
+    View {
+        name: "pg_stat_wal",
+        since: 0,
+        question: "SELECT 'pg_stat_wal', '', NULL, to_jsonb(s) FROM pg_stat_wal s",
+    },
+    View {
+        name: "pg_stat_bgwriter",
+        since: 0,
+        question: "SELECT 'pg_stat_bgwriter', '', NULL, to_jsonb(s) FROM pg_stat_bgwriter s",
+    },
+    View {
+        name: "pg_stat_checkpointer",
+        since: 17,
+        question: "SELECT 'pg_stat_checkpointer', '', NULL, to_jsonb(s) FROM pg_stat_checkpointer s",
+    },
     // Sizes that do not change are no growth.
-    (
-        16,
-        "SELECT concat_ws('.', 'pg_stat_io', backend_type, object, context), '', NULL, to_jsonb(s) FROM pg_stat_io s",
-    ),
+    View {
+        name: "pg_stat_io",
+        since: 16,
+        question: "SELECT concat_ws('.', 'pg_stat_io', backend_type, object, context), '', NULL, to_jsonb(s) FROM pg_stat_io s",
+    },
     // Of some fifteen rows of a session most are all 0.
-    (
-        18,
-        "SELECT concat_ws('.', 'pg_stat_backend_io', object, context), concat(pid, backend_start), pid::text, to_jsonb(s)
+    View {
+        name: "pg_stat_get_backend_io",
+        since: 18,
+        question: "SELECT concat_ws('.', 'pg_stat_backend_io', object, context), concat(pid, backend_start), pid::text, to_jsonb(s)
            FROM (SELECT pid, backend_start FROM pg_stat_activity) a, pg_stat_get_backend_io(pid) s
           WHERE greatest(reads, writes, writebacks, extends, hits, evictions, reuses, fsyncs) > 0",
+    },
+    View {
+        name: "pg_stat_get_backend_wal",
+        since: 18,
+        question: "SELECT 'pg_stat_backend_wal', concat(pid, backend_start), pid::text, to_jsonb(s)
+           FROM (SELECT pid, backend_start FROM pg_stat_activity) a, pg_stat_get_backend_wal(pid) s",
+    },
+];
+
+/// Which settings have the server count something, as this connection has them.
+const SETTINGS: &str = "SELECT name, setting FROM pg_catalog.pg_settings WHERE name IN
+    ('track_activities', 'track_counts', 'track_io_timing', 'track_wal_io_timing', 'compute_query_id')";
+
+/// What is not counted, and stands at 0 in the views, where these are off.
+const TURNED_OFF: [(&str, &str); 5] = [
+    ("track_activities", "what sessions execute"),
+    ("track_counts", "rows and blocks of pg_stat_database"),
+    (
+        "track_io_timing",
+        "times of reads and writes: blk_read_time, blk_write_time, and those of pg_stat_io",
     ),
     (
-        18,
-        "SELECT 'pg_stat_backend_wal', concat(pid, backend_start), pid::text, to_jsonb(s)
-           FROM (SELECT pid, backend_start FROM pg_stat_activity) a, pg_stat_get_backend_wal(pid) s",
+        "track_wal_io_timing",
+        "times of writes of WAL: wal_write_time, wal_sync_time",
+    ),
+    (
+        "compute_query_id",
+        "ids of statements, unless an extension gives them",
     ),
 ];
 
@@ -98,11 +145,10 @@ impl ServerStatistics {
         let (goes_on, is_over) = sync_channel(0);
         let (tell, told) = sync_channel(MOST_WAITING);
         let (begin, begun) = sync_channel(1);
-        let views = VIEWS.iter().filter(|(since, _)| server.major >= *since);
-        let questions: Vec<&str> = views.map(|(_, question)| *question).collect();
+        let views = VIEWS.into_iter().filter(|view| server.major >= view.since);
         let mut asking = Asking {
-            // In one transaction they are of one moment.
-            question: questions.join(";"),
+            views: views.collect(),
+            notes: Vec::new(),
             config: connect.to(server.postmaster, user)?,
             server: server.clone(),
             clock,
@@ -114,13 +160,10 @@ impl ServerStatistics {
         };
         let ask_on = move || {
             let first = user.become_in_thread().and_then(|()| asking.first());
-            let (first, note) = match first {
-                Ok(note) => (Ok(()), Some(note)),
-                Err(why) => (Err(why), None),
-            };
+            let goes_on = first.is_ok();
             let _ = begin.send(first);
-            if let Some(note) = note {
-                asking.go_on(&is_over, &tell, note);
+            if goes_on {
+                asking.go_on(&is_over, &tell);
             }
         };
         std::thread::Builder::new()
@@ -151,8 +194,10 @@ impl ServerStatistics {
 
 /// What the thread has.
 struct Asking {
-    /// The rows of all views.
-    question: String,
+    /// Those that it answers.
+    views: Vec<View>,
+    /// What is to be said.
+    notes: Vec<String>,
     config: Config,
     server: Server,
     clock: Clock,
@@ -167,33 +212,29 @@ struct Asking {
 }
 
 impl Asking {
-    /// With what there is to say.
-    fn first(&mut self) -> Result<Option<String>, String> {
+    fn first(&mut self) -> Result<(), String> {
         let rows = self.ask()?;
         self.known.grown(&rows);
         self.asked_ns = monotonic_ns();
-        let found = self
-            .client
-            .as_mut()
-            .map(|client| StatementCounts::find(client, &self.config));
-        Ok(match found {
-            Some(Ok(statements)) => {
-                self.statements = Some(statements);
-                None
+        if let Some(client) = &mut self.client {
+            self.notes.extend(turned_off(client));
+            match StatementCounts::find(client, &self.config) {
+                Ok(statements) => self.statements = Some(statements),
+                Err(note) => self.notes.push(note),
             }
-            Some(Err(note)) => Some(note),
-            None => None,
-        })
+        }
+        Ok(())
     }
 
-    fn go_on(&mut self, is_over: &Receiver<()>, tell: &SyncSender<Told>, note: Option<String>) {
-        let mut told: Vec<Told> = note.into_iter().map(Told::Note).collect();
+    fn go_on(&mut self, is_over: &Receiver<()>, tell: &SyncSender<Told>) {
+        let mut told: Vec<Told> = Vec::new();
         loop {
             let now = monotonic_ns();
             let until = Duration::from_nanos(self.clock.next_second(now).saturating_sub(now));
             let is_last = is_over.recv_timeout(until) != Err(RecvTimeoutError::Timeout);
             told.extend(self.ask_views());
             self.ask_statements(is_last, &mut told);
+            told.extend(self.notes.drain(..).map(Told::Note));
             // Where they are not taken it waits: the next answer has the growth of that time in it.
             let is_heard = told.drain(..).all(|told| tell.send(told).is_ok());
             if is_last || !is_heard {
@@ -252,7 +293,24 @@ impl Asking {
             Some(client) => client,
             none => none.insert(connected(&self.config)?),
         };
-        let answer = client.simple_query(&self.question).map_err(|e| described(&e))?;
+        let answer = match answers(client, &self.views) {
+            Err(e) if is_refusal(&e) => {
+                // One of them takes all others with it.
+                let mut refused = Vec::new();
+                self.views.retain(|view| match answers(client, &[*view]) {
+                    Err(e) if is_refusal(&e) => {
+                        refused.push(format!("{} ({})", view.name, described(&e)));
+                        false
+                    }
+                    // Of what else went wrong the next question tells.
+                    _ => true,
+                });
+                self.notes.push(not_told(&refused));
+                answers(client, &self.views)
+            }
+            other => other,
+        };
+        let answer = answer.map_err(|e| described(&e))?;
         Ok(answer.iter().filter_map(Row::of).collect())
     }
 
@@ -268,6 +326,61 @@ impl Asking {
             }),
         });
     }
+}
+
+/// Asks views in one transaction: they are of one moment.
+fn answers(client: &mut Client, views: &[View]) -> Result<Vec<SimpleQueryMessage>, postgres::Error> {
+    let questions: Vec<&str> = views.iter().map(|view| view.question).collect();
+    client.simple_query(&questions.join(";"))
+}
+
+/// The server will say the same the next time: there is no such thing, or it may not be read.
+fn is_refusal(error: &postgres::Error) -> bool {
+    error.code().is_some_and(|code| is_lasting(code.code()))
+}
+
+/// By the class of a SQLSTATE: syntax error or access rule violation, feature not supported.
+fn is_lasting(state: &str) -> bool {
+    ["42", "0A"].iter().any(|class| state.starts_with(class))
+}
+
+fn not_told(refused: &[String]) -> String {
+    format!(
+        "not known, because the server does not tell it: {}; what else it counts is told",
+        refused.join("; ")
+    )
+}
+
+/// What the server does not count because a setting is off, if anything: a 0 in its views would look like a number.
+fn turned_off(client: &mut Client) -> Option<String> {
+    let answer = match client.simple_query(SETTINGS) {
+        Ok(answer) => answer,
+        Err(e) => {
+            return Some(format!(
+                "whether the server counts everything is not known: {}",
+                described(&e)
+            ));
+        }
+    };
+    let settings = answer.iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some((row.get(0)?, row.get(1)?)),
+        _ => None,
+    });
+    off(settings)
+}
+
+fn off<'a>(settings: impl Iterator<Item = (&'a str, &'a str)>) -> Option<String> {
+    let settings: HashMap<&str, &str> = settings.collect();
+    let off = TURNED_OFF
+        .iter()
+        .filter(|(name, _)| settings.get(name).is_some_and(|setting| *setting == "off"));
+    let off: Vec<String> = off.map(|(name, what)| format!("{name} ({what})")).collect();
+    (!off.is_empty()).then(|| {
+        format!(
+            "these settings of the server are off, and what it would count with them is not known, even where its views say 0: {}",
+            off.join("; ")
+        )
+    })
 }
 
 /// A row of a view.
@@ -308,6 +421,8 @@ impl Row {
 struct Known {
     /// By what tells the rows of a name apart.
     numbers: HashMap<(String, String), i64>,
+    /// There was an answer.
+    has_begun: bool,
 }
 
 impl Known {
@@ -315,8 +430,7 @@ impl Known {
     /// smaller now has begun anew.
     fn grown(&mut self, rows: &[Row]) -> Vec<Growth> {
         let earlier = std::mem::take(&mut self.numbers);
-        // No answer is without the databases.
-        let is_first = earlier.is_empty();
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
         let mut sums: HashMap<(Option<u32>, String), i64> = HashMap::new();
         for row in rows {
             for (name, number) in row.numbers() {
@@ -393,6 +507,33 @@ mod tests {
                 growth(None, "d.blks_read", 3 + 4 + 5)
             ]
         );
+    }
+
+    #[test]
+    fn what_is_not_counted_is_named() {
+        let all_on = [("track_io_timing", "on"), ("compute_query_id", "auto")];
+        assert_eq!(off(all_on.into_iter()), None);
+        let some_off = [
+            ("track_wal_io_timing", "off"),
+            ("track_counts", "on"),
+            ("track_io_timing", "off"),
+        ];
+        let told = off(some_off.into_iter()).expect("something is off");
+        for part in ["track_io_timing (", "blk_read_time", "track_wal_io_timing ("] {
+            assert!(told.contains(part), "{told}");
+        }
+        assert!(!told.contains("track_counts"), "{told}");
+    }
+
+    #[test]
+    fn a_view_is_given_up_only_where_the_server_refuses_it() {
+        // insufficient_privilege, undefined_table; query_canceled, admin_shutdown, too_many_connections.
+        for lasting in ["42501", "42P01"] {
+            assert!(is_lasting(lasting), "{lasting}");
+        }
+        for passing in ["57014", "57P01", "53300", "08006"] {
+            assert!(!is_lasting(passing), "{passing}");
+        }
     }
 
     #[test]
