@@ -29,6 +29,7 @@ mod status_entries;
 pub(crate) mod title;
 pub(crate) mod titles;
 mod tokens;
+mod tranches;
 mod transactions;
 pub(crate) mod wait_events;
 mod wait_symbol;
