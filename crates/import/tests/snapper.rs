@@ -514,7 +514,7 @@ fn a_table_of_rounded_numbers_says_that_they_are() {
 }
 
 #[test]
-fn samples_of_sessions_are_left_out_and_said_to_be() {
+fn samples_of_sessions_are_left_out_beside_statistics_and_said_to_be() {
     let ash = "
 ---------------------------------------------------------------------------------
   ActSes   %Thread | INST | SQL_ID          | EVENT                | WAIT_CLASS
@@ -538,15 +538,70 @@ fn samples_of_sessions_are_left_out_and_said_to_be() {
             .any(|reason| reason.contains("ASH"))
     };
     assert!(says(&imported) && !says(&of_text(TABLE).expect("a known format")));
-    // Nothing but samples.
+    // Nothing at all.
     let banner = "-- Session Snapper v4.12 BETA - by Tanel Poder ( http://blog.tanelpoder.com )\n";
-    let imported = of_text(format!("{banner}{ash}")).expect("a known format");
+    let imported =
+        of_text(format!("{banner}{}", ash.replace("1.00    (100%)", "x"))).expect("a known format");
     assert!(imported.rows.counters.is_empty() && imported.rows.activity.is_empty());
     assert!(
         imported.problems[0].contains("'stats'"),
         "{:?}",
         imported.problems
     );
+}
+
+#[test]
+fn samples_alone_are_time_by_statement_and_event() {
+    let text = "\
+-- Session Snapper v4.33 - by Tanel Poder ( https://tanelpoder.com/snapper )
+
+---------------------------------------------------------------------------------------------------------------
+  ActSes   %Thread | INST | SQL_ID          | SQL_CHILD | EVENT                               | WAIT_CLASS
+---------------------------------------------------------------------------------------------------------------
+    2.35    (235%) |    2 | g81cbrq5yamf5   | 0         | direct path read                    | User I/O
+    1.00    (100%) |    2 | 56pwkjspvmg3h   | 0         | ON CPU                              | ON CPU
+     .01      (1%) |    2 |                 | 0         | some event of an extension          | Other
+
+---------------------------------------------------
+  ActSes   %Thread | EVENT
+---------------------------------------------------
+    3.35    (335%) | all of it once more
+
+--  End of ASH snap 1, end=2015-04-29 08:25:20, seconds=10, samples_taken=100, AAS=3.4
+";
+    let imported = of_text(text).expect("a known format");
+    let mut found: Vec<_> = imported
+        .rows
+        .activity
+        .iter()
+        .map(|row| {
+            let statement = imported.rows.statements.iter().find(|of| of.id == row.statement);
+            let sql_id = statement.map_or("", |of| of.sql_id.as_str());
+            (sql_id, row.wait().to_string(), row.samples, row.ns)
+        })
+        .collect();
+    found.sort();
+    assert_eq!(
+        found,
+        [
+            ("", "Other:some event of an extension".to_string(), 1, 100_000_000),
+            ("56pwkjspvmg3h", "CPU".to_string(), 100, 10_000_000_000),
+            (
+                "g81cbrq5yamf5",
+                "User I/O:direct path read".to_string(),
+                235,
+                23_500_000_000
+            ),
+        ]
+    );
+    for row in &imported.rows.activity {
+        assert_eq!((row.time, row.fidelity), (TABLE_END - SECOND, Fidelity::Sampled));
+    }
+    let collector = &imported.meta.collector;
+    assert_eq!((collector.tier.as_str(), collector.rate_hz), ("sampled", 10));
+    assert_eq!(imported.meta.periods.len(), 1);
+    assert_eq!(imported.meta.end_us, TABLE_END);
+    assert_eq!(imported.problems, Vec::<String>::new());
 }
 
 #[test]
