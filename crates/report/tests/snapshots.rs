@@ -194,3 +194,43 @@ fn counters_are_compared_where_there_is_no_time() {
     );
     assert!(answer.whole.contains("execute count"), "{}", answer.whole);
 }
+
+#[test]
+fn a_level_is_what_there_is_at_the_end_and_no_growth() {
+    let mut rows = Rows {
+        sessions: vec![session(1, 11, "client backend", "a", "shop")],
+        activity: vec![row(1, CPU, State::User, 500)],
+        ..Rows::default()
+    };
+    for (source, name, value) in [
+        (counter::LEVEL, counter::level::RSS_ANON_BYTES, 4_096),
+        (counter::LEVEL, counter::level::SWAP_BYTES, 0),
+        (counter::KERNEL, counter::task::VOLUNTARY_SWITCHES, 8),
+    ] {
+        rows.counters.push(CounterRow {
+            time: FIRST_SECOND,
+            session: SessionId(1),
+            source: source.into(),
+            name: name.into(),
+            value,
+            ..CounterRow::default()
+        });
+    }
+    let found = snapshot(&Source::memory(meta(), rows), &options()).expect("a snapshot");
+    let lines = &found.sessions[0].lines;
+    let levels: Vec<_> = lines
+        .iter()
+        .filter(|line| line.is_level)
+        .map(|line| (line.name.as_str(), line.growth, line.per_second(1_000_000_000)))
+        .collect();
+    assert_eq!(levels, [("rss_anon_bytes", 4_096, None), ("swap_bytes", 0, None)]);
+    let text = text::render_snapshot(&found, &SnapshotColumn::USUAL, 10, 200);
+    let of_memory = text.lines().find(|line| line.contains("rss_anon_bytes (level)"));
+    assert!(
+        of_memory.is_some_and(|line| line.trim_end().ends_with("4096")),
+        "{text}"
+    );
+    let csv = snapshot_csv::render(&found).expect("CSV");
+    assert!(csv.contains(",rss_anon_bytes,4096,level,"), "{csv}");
+    assert!(csv.contains(",voluntary_ctxt_switches,8,,"), "{csv}");
+}

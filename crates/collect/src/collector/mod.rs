@@ -3,6 +3,7 @@
 mod asked;
 mod described;
 mod events;
+mod levels;
 mod lock_table;
 mod lock_uses;
 mod options;

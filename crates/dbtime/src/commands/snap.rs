@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use dbtime_collect::Options;
-use dbtime_report::{Filter, Snapshot, SnapshotColumn, SnapshotOptions, snapshot_csv};
+use dbtime_collect::{Locks, Options};
+use dbtime_report::{Filter, LineKind, Snapshot, SnapshotColumn, SnapshotOptions, snapshot_csv};
 
 use super::SNAPSHOT_SESSIONS;
 use crate::exit_code::NOTHING_RECORDED;
@@ -28,7 +28,8 @@ use crate::who;
     4711  4711,4712             pids\n  \
     user=bob  database=shop  application=… client=… backend_type=…\n  \
     wait=IO  state=disk  query=-42    sessions that had such time\nAlso:\n  \
-    gather=stw                  s statistics, t times, w waits, l LWLocks held, a all [default: stw]\n  \
+    gather=stw                  s statistics, t times, w waits, l LWLocks held, o locks of pg_locks held and awaited,\n  \
+    \x20                           a all [default: stw]\n  \
     include=TEXT                only what has TEXT in its name\n  \
     ash=query,wait,state        average active sessions by these"
 )]
@@ -108,6 +109,10 @@ pub(super) fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
             connect: arguments.statistics.connect.clone(),
             standbys: Vec::new(),
             at_once: true,
+            locks: match wanted.gather.contains(&LineKind::Lock) {
+                true => Locks::All,
+                false => Locks::None,
+            },
             ..Options::sampled(arguments.target.target(), arguments.rate.rate_hz)
         },
         length: arguments.length,
@@ -117,6 +122,7 @@ pub(super) fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
             statements: true,
             late: Late::IsLeftOut,
         },
+        levels: wanted.gather.contains(&LineKind::Stat),
         tells_progress: true,
     };
     let mut is_empty = true;

@@ -56,6 +56,9 @@ struct LineJson<'a> {
     query: Option<String>,
     /// In `unit`: `ns`, or what the name says.
     growth: i128,
+    /// `growth` is none, but how much there is at the end; missing where it is growth.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    level: bool,
     unit: Option<&'static str>,
     per_second: Option<f64>,
     percent_of_time: Option<f64>,
@@ -139,6 +142,7 @@ impl<'a> LineJson<'a> {
             name: &line.name,
             query: line.statement.and_then(known_query_id),
             growth: line.growth,
+            level: line.is_level,
             unit: (line.unit == LineUnit::Nanoseconds).then_some("ns"),
             per_second: line.per_second(elapsed_ns),
             percent_of_time: line.percent_of_time(elapsed_ns),

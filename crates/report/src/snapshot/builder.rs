@@ -6,13 +6,17 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use dbtime_model::counter::{self, snapper, statement_counts};
 use dbtime_model::latency::kind;
 use dbtime_model::{
-    BackendType, CounterRow, HeldLockRow, LatencyRow, Session, SessionId, State, StateGroup, Wait, WaitKind,
+    BackendType, CounterRow, HeldLockRow, LatencyRow, LockRow, Session, SessionId, State, StateGroup, Wait,
+    WaitKind,
 };
 
-use super::{LineKind, LineUnit, SessionSnapshot, SnapshotLine, SnapshotOptions, Whose, average};
+use super::{LineKind, LineUnit, SessionSnapshot, SnapshotLine, SnapshotOptions, average};
 use crate::database_view::DatabaseViewBuilder;
+use crate::fast_map::FastMap;
+use crate::filter::Whose;
 use crate::group::query_id;
 use crate::ledger::Section;
+use crate::locks::LockTarget;
 use crate::scan::{Activity, Period};
 use crate::sums::{Sums, percent};
 
@@ -22,7 +26,7 @@ const NOT_SHOWN: [&str; 3] = [counter::ELAPSED_NS, counter::ON_CPU_NS, counter::
 /// See the module.
 pub(super) struct Builder<'o> {
     options: &'o SnapshotOptions,
-    sessions: HashMap<SessionId, Sessional>,
+    sessions: FastMap<SessionId, Sessional>,
     /// Waits that ended are counted: those of which none did are 0.
     counts_waits: bool,
 }
@@ -41,9 +45,12 @@ struct Sessional {
     /// How many ended, and how long they were.
     ended_waits: HashMap<String, (u64, u64)>,
     stats: BTreeMap<String, i128>,
+    /// What there is at the end.
+    levels: BTreeMap<String, i128>,
     /// What is counted of single statements, by whose it is and what.
     statements: BTreeMap<(u64, String), i128>,
     latches: BTreeMap<String, u128>,
+    locks: BTreeMap<String, u128>,
     /// What the file of Snapper says; time in nanoseconds.
     told_elapsed_ns: u128,
     told_times: BTreeMap<String, i128>,
@@ -55,37 +62,36 @@ impl<'o> Builder<'o> {
     pub(super) fn new(options: &'o SnapshotOptions, counts_waits: bool) -> Builder<'o> {
         Builder {
             options,
-            sessions: HashMap::new(),
+            sessions: FastMap::default(),
             counts_waits,
         }
     }
 
-    fn of(&mut self, session: &Session) -> Option<&mut Sessional> {
-        let is_foreground = session.backend_type.is_foreground();
-        match self.options.whose {
-            Whose::Foreground if !is_foreground => return None,
-            Whose::Background if is_foreground => return None,
-            _ => {}
-        }
-        let sessional = self.sessions.entry(session.id).or_insert_with(|| Sessional {
+    fn of(&mut self, session: &Session) -> &mut Sessional {
+        self.sessions.entry(session.id).or_insert_with(|| Sessional {
             session: session.clone(),
             ..Sessional::default()
-        });
-        Some(sessional)
+        })
     }
 
     pub(super) fn add(&mut self, activity: &Activity<'_>) {
         let filter = &self.options.filter;
         let row = activity.row;
-        let recorded = row.wait();
+        // As it was recorded; nearly always that is what it is taken for, too, and needs no copy of its texts.
+        let is_recorded = *activity.wait.event == *row.wait_event && *activity.wait.class == *row.wait_class;
+        let recorded = match is_recorded && activity.wait.idle == row.idle {
+            true => activity.wait.clone(),
+            false => row.wait(),
+        };
         let is_meant = filter.takes_statement(row.statement)
             && (filter.takes(&recorded, row.state) || filter.takes(activity.wait, row.state));
         // The server's first process does nothing but wait, and says so nowhere.
         let is_resting = activity.session.backend_type.0 == BackendType::POSTMASTER
             && row.state.group() == Some(StateGroup::Blocked);
-        let Some(sessional) = self.of(activity.session).filter(|_| !is_resting) else {
+        if is_resting {
             return;
-        };
+        }
+        let sessional = self.of(activity.session);
         sessional.is_meant |= is_meant;
         sessional.view.add(activity);
         match activity.section {
@@ -100,13 +106,15 @@ impl<'o> Builder<'o> {
 
     pub(super) fn add_counter(&mut self, row: &CounterRow, session: &Session) {
         let is_alone = self.options.filter.chooses_no_time();
-        let is_of_all = self.options.whose == Whose::All;
-        let Some(sessional) = self.of(session) else {
-            return;
-        };
+        let is_of_all = self.options.filter.whose == Whose::All;
         let value = i128::from(row.value);
         let name = row.name.as_str();
-        if row.source == counter::SNAPPER {
+        let is_told = row.source == counter::SNAPPER;
+        if row.source == counter::DBTIME || !is_told && NOT_SHOWN.contains(&name) {
+            return;
+        }
+        let sessional = self.of(session);
+        if is_told {
             sessional.is_told = true;
             sessional.is_meant |= is_alone;
             let us = 1_000 * value;
@@ -124,7 +132,8 @@ impl<'o> Builder<'o> {
             }
             return;
         }
-        if row.source == counter::DBTIME || NOT_SHOWN.contains(&name) {
+        if row.source == counter::LEVEL {
+            sessional.levels.insert(row.name.clone(), value);
             return;
         }
         // The whole server is none of the sessions that somebody chooses.
@@ -141,9 +150,8 @@ impl<'o> Builder<'o> {
     }
 
     pub(super) fn add_latency(&mut self, row: &LatencyRow, session: &Session) {
-        if &*row.kind == kind::WAIT
-            && let Some(sessional) = self.of(session)
-        {
+        if &*row.kind == kind::WAIT {
+            let sessional = self.of(session);
             let (count, ns) = sessional.ended_waits.entry(row.name.to_string()).or_default();
             *count += row.count;
             *ns += row.sum_ns;
@@ -154,14 +162,24 @@ impl<'o> Builder<'o> {
         if row.lock.is_empty() {
             return;
         }
-        if let Some(sessional) = self.of(session) {
-            let name = match (row.mode_unknown, row.exclusive) {
-                (true, _) => row.lock.clone(),
-                (false, true) => format!("{}, exclusive", row.lock),
-                (false, false) => format!("{}, shared", row.lock),
-            };
-            *sessional.latches.entry(name).or_default() += u128::from(row.ns);
+        let name = match (row.mode_unknown, row.exclusive) {
+            (true, _) => row.lock.clone(),
+            (false, true) => format!("{}, exclusive", row.lock),
+            (false, false) => format!("{}, shared", row.lock),
+        };
+        *self.of(session).latches.entry(name).or_default() += u128::from(row.ns);
+    }
+
+    /// Of the server's lock table.
+    pub(super) fn add_lock(&mut self, row: &LockRow, session: &Session) {
+        let mut target = LockTarget::of(row);
+        // Sessions have locks of their own database only, and of none.
+        if row.database.is_some_and(|id| id != 0) && !session.database.is_empty() {
+            target.database_name = Some(session.database.clone());
         }
+        let how = if row.granted { "held" } else { "awaited" };
+        let name = format!("{target}, {} {how}", row.mode);
+        *self.of(session).locks.entry(name).or_default() += u128::from(row.ns);
     }
 
     /// The sessions that are meant and whose times the operating system told; and all that have something to show.
@@ -218,6 +236,11 @@ impl Sessional {
                 ..self.stat(&format!("{}{of}.{what}", statement_counts::PREFIX), *growth)
             }
         }));
+        lines.extend(self.levels.iter().map(|(name, level)| SnapshotLine {
+            is_level: true,
+            average: None,
+            ..self.stat(name, *level)
+        }));
         let (active, elapsed_ns);
         if self.is_told {
             active = self
@@ -256,7 +279,12 @@ impl Sessional {
             .latches
             .iter()
             .map(|(name, ns)| time(LineKind::Latch, name.clone(), *ns));
-        let latches: Vec<SnapshotLine> = latches.collect();
+        let locks = self
+            .locks
+            .iter()
+            .map(|(name, ns)| time(LineKind::Lock, name.clone(), *ns));
+        let mut locks: Vec<SnapshotLine> = latches.chain(locks).collect();
+        locks.sort_by_key(|line| (line.kind, Reverse(line.growth)));
         let mut view = self.view.finish(false);
         if self.is_told {
             // By the file itself, which says nothing of what the operating system saw.
@@ -274,7 +302,7 @@ impl Sessional {
                 false => lines.extend(times("DB", view.cpu_ns, &self.db_time)),
             }
             lines.extend(waits);
-            lines.extend(latches);
+            lines.extend(locks);
         }
         lines.retain(wants);
         let snapshot = SessionSnapshot {
@@ -302,6 +330,7 @@ impl Sessional {
             name: short_name.to_string(),
             statement: None,
             growth,
+            is_level: false,
             unit,
             waits: None,
             waited_ns: None,
@@ -318,6 +347,7 @@ impl Sessional {
             name: name.clone(),
             statement: None,
             growth: ns,
+            is_level: false,
             unit: LineUnit::Nanoseconds,
             waits,
             waited_ns: waits.map(|_| ns.unsigned_abs()),
@@ -354,6 +384,7 @@ fn time(kind: LineKind, name: String, ns: u128) -> SnapshotLine {
         name,
         statement: None,
         growth: ns.try_into().unwrap_or(i128::MAX),
+        is_level: false,
         unit: LineUnit::Nanoseconds,
         waits: None,
         waited_ns: None,

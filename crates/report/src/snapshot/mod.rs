@@ -10,8 +10,8 @@ mod column;
 
 use std::collections::HashSet;
 
-use dbtime_model::Session;
 use dbtime_model::recording::Meta;
+use dbtime_model::{Session, SessionId};
 
 use crate::alike_statements::AlikeStatements;
 use crate::database_view::{DatabaseView, DatabaseViewBuilder};
@@ -26,18 +26,6 @@ pub use average::Average;
 use builder::Builder;
 pub use column::SnapshotColumn;
 
-/// Which processes of a server.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Whose {
-    /// All of them.
-    #[default]
-    All,
-    /// Those that work for clients.
-    Foreground,
-    /// Those that work for the server itself.
-    Background,
-}
-
 /// What a line says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LineKind {
@@ -49,11 +37,19 @@ pub enum LineKind {
     Wait,
     /// An internal lock that it had.
     Latch,
+    /// A lock of the server's lock table that it had or waited for.
+    Lock,
 }
 
 impl LineKind {
     /// Every kind, in the order of a snapshot.
-    pub const ALL: [LineKind; 4] = [LineKind::Stat, LineKind::Time, LineKind::Wait, LineKind::Latch];
+    pub const ALL: [LineKind; 5] = [
+        LineKind::Stat,
+        LineKind::Time,
+        LineKind::Wait,
+        LineKind::Latch,
+        LineKind::Lock,
+    ];
 
     /// As it stands in a snapshot.
     pub fn as_str(self) -> &'static str {
@@ -62,6 +58,7 @@ impl LineKind {
             LineKind::Time => "TIME",
             LineKind::Wait => "WAIT",
             LineKind::Latch => "LATCH",
+            LineKind::Lock => "LOCK",
         }
     }
 }
@@ -71,8 +68,6 @@ impl LineKind {
 pub struct SnapshotOptions {
     /// Sessions, and the time. Of waits, states and statements: sessions that had some of it; all of these is shown.
     pub filter: Filter,
-    /// Of these.
-    pub whose: Whose,
     /// Which lines.
     pub gather: Vec<LineKind>,
     /// Only lines whose name has this in it, upper or lower case; empty = all.
@@ -133,6 +128,8 @@ pub struct SnapshotLine {
     pub statement: Option<u64>,
     /// By how much. A level (of memory, of open cursors) may fall.
     pub growth: i128,
+    /// It is no growth, but how much there is at the end.
+    pub is_level: bool,
     /// What of.
     pub unit: LineUnit,
     /// Of a wait: how many ended; none where that was not counted.
@@ -144,16 +141,16 @@ pub struct SnapshotLine {
 }
 
 impl SnapshotLine {
-    /// In the unit of [`SnapshotLine::growth`]; none of no time.
+    /// In the unit of [`SnapshotLine::growth`]; none of no time, and of a level.
     pub fn per_second(&self, elapsed_ns: u128) -> Option<f64> {
-        (elapsed_ns > 0).then(|| self.growth as f64 * 1e9 / elapsed_ns as f64)
+        (elapsed_ns > 0 && !self.is_level).then(|| self.growth as f64 * 1e9 / elapsed_ns as f64)
     }
 
     /// Part of the time of the snapshot, in percent; none of what is no time of the session.
     pub fn percent_of_time(&self, elapsed_ns: u128) -> Option<f64> {
         match self.kind {
             LineKind::Stat => None,
-            LineKind::Time | LineKind::Wait | LineKind::Latch => {
+            LineKind::Time | LineKind::Wait | LineKind::Latch | LineKind::Lock => {
                 self.per_second(elapsed_ns).map(|ns| ns / 1e7)
             }
         }
@@ -272,8 +269,14 @@ fn take(source: &Source, options: &SnapshotOptions, parts: Parts) -> Result<Vec<
     let mut all: Vec<Builder<'_>> = (0..parts.count())
         .map(|_| Builder::new(options, counts_waits))
         .collect();
+    // Of a live server all sessions are meant where only sessions are chosen: then once is enough.
+    let is_simple = filter.chooses_no_time() && options.ash.is_empty() && source.meta().files.is_empty();
+    let mut total = DatabaseViewBuilder::default();
     let scanned = scan(source, &mut dimensions, &sessions_only, |activity| {
         all[parts.of_time(activity.row.time)].add(activity);
+        if is_simple {
+            total.add(activity);
+        }
     });
     let mut problems = scanned.problems;
     let takes = |time, session: &Session| filter.takes_time(time) && filter.takes_session(session);
@@ -300,6 +303,15 @@ fn take(source: &Source, options: &SnapshotOptions, parts: Parts) -> Result<Vec<
         // Of all of the file, which each of many would have.
         meta.periods = Vec::new();
     }
+    if options.gather.contains(&LineKind::Lock) {
+        problems.extend(source.locks(|row| {
+            let session = dimensions.session(row.session);
+            // Of a process that is not recorded, or of none: no session's.
+            if row.session != SessionId::RECORDER && takes(row.time, session) {
+                all[parts.of_time(row.time)].add_lock(row, session);
+            }
+        }));
+    }
     let mut snapshots = Vec::with_capacity(all.len());
     let mut observed = HashSet::new();
     for (builder, period) in all.into_iter().zip(parts.periods(scanned.period)) {
@@ -316,14 +328,15 @@ fn take(source: &Source, options: &SnapshotOptions, parts: Parts) -> Result<Vec<
         });
     }
     // Only now is it known which sessions are meant. Files that have several snapshots do not say what was observed.
-    let mut total = DatabaseViewBuilder::default();
     let mut active = LedgerBuilder::new(&options.ash, source, &mut dimensions);
-    scan(source, &mut dimensions, &sessions_only, |activity| {
-        if observed.contains(&activity.row.session) {
-            total.add(activity);
-            active.add(activity);
-        }
-    });
+    if !is_simple {
+        scan(source, &mut dimensions, &sessions_only, |activity| {
+            if observed.contains(&activity.row.session) {
+                total.add(activity);
+                active.add(activity);
+            }
+        });
+    }
     let active =
         (!options.ash.is_empty()).then(|| active.finish(&AlikeStatements::default(), &mut dimensions));
     problems.append(&mut dimensions.problems);

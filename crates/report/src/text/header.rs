@@ -4,7 +4,7 @@ use dbtime_model::State;
 use dbtime_model::recording::{Clock, Meta, Unit};
 
 use super::page::Page;
-use crate::filter::{Filter, SECOND_US};
+use crate::filter::{Filter, SECOND_US, Whose};
 use crate::group::{moment, query_id};
 use crate::ledger::Section;
 use crate::number::{counted, plural, seconds};
@@ -104,6 +104,11 @@ pub(super) fn chosen(filter: &Filter) -> Option<String> {
     if !filter.sessions.is_empty() {
         let pids: Vec<String> = filter.sessions.iter().map(u32::to_string).collect();
         only.push(format!("session{} {}", plural(pids.len()), pids.join(", ")));
+    }
+    match filter.whose {
+        Whose::All => {}
+        Whose::Foreground => only.push("sessions that work for clients".to_string()),
+        Whose::Background => only.push("processes of the server itself".to_string()),
     }
     for (dimension, value) in &filter.facts {
         only.push(format!("{dimension} {value}"));

@@ -76,6 +76,7 @@ pub(super) fn render(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usize
 fn chosen(filter: &Filter, page: &mut Page) {
     let of_sessions = Filter {
         sessions: filter.sessions.clone(),
+        whose: filter.whose,
         facts: filter.facts.clone(),
         ..Filter::default()
     };
@@ -111,7 +112,10 @@ fn lines(sessions: &[SessionSnapshot], columns: &[SnapshotColumn], meta: &Meta, 
                 name(&one.session, meta),
                 whose(&one.session),
                 line.kind.as_str().to_string(),
-                line.name.clone(),
+                match line.is_level {
+                    true => format!("{} (level)", line.name),
+                    false => line.name.clone(),
+                },
             ];
             cells.extend(columns.iter().map(|column| column.cell(line, one.elapsed_ns)));
             table.row(cells);
