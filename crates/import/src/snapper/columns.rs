@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::length::Rounded;
+use super::length::{Length, Rounded};
 use crate::oracle_trace::wall_clock;
 use crate::text::{decimal, printed_billionths};
 
@@ -62,9 +62,8 @@ pub(super) struct Row<'a> {
     /// The growth is to three digits or so.
     pub is_rounded: bool,
     pub waits: Option<i64>,
-    /// Growth, in its unit, and waits by second.
-    pub per_second: [Option<Rounded>; 2],
-    pub waits_per_second: Option<Rounded>,
+    /// What the row says of how long the snapshot was.
+    pub length: Length,
 }
 
 /// Whose row it is, as it is printed.
@@ -171,19 +170,25 @@ impl Columns {
             )),
             _ => None,
         };
+        let delta = self.growth(cells.cell(self.delta))?;
+        let waits = integer(optional(self.waits));
+        let mut length = Length::default();
+        if !self.is_rounded {
+            length.divides(delta, Rounded::short(optional(self.per_second)));
+            length.divides(delta, Rounded::percent(optional(self.percent)));
+        }
+        if let Some(waits) = waits {
+            length.divides(waits, Rounded::short(optional(self.waits_per_second)));
+        }
         is_row.then_some(Row {
             session,
             taken,
             kind,
             statistic,
-            delta: self.growth(cells.cell(self.delta))?,
+            delta,
             is_rounded: self.is_rounded,
-            waits: integer(optional(self.waits)),
-            per_second: [
-                Rounded::short(optional(self.per_second)),
-                Rounded::percent(optional(self.percent)),
-            ],
-            waits_per_second: Rounded::short(optional(self.waits_per_second)),
+            waits,
+            length,
         })
     }
 }

@@ -54,7 +54,7 @@ impl Rounded {
     }
 }
 
-/// The bounds of the length of a snapshot, in seconds, by its rows so far.
+/// The bounds of the length of a snapshot, in seconds, by its rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Length {
     least: f64,
@@ -71,8 +71,17 @@ impl Default for Length {
 }
 
 impl Length {
-    /// A row grew by so much, and by so much per second.
-    pub(super) fn divides(&mut self, growth: i64, per_second: Rounded) {
+    /// What another row says is so, too.
+    pub(super) fn meet(&mut self, other: Length) {
+        self.least = self.least.max(other.least);
+        self.most = self.most.min(other.most);
+    }
+
+    /// A row grew by so much, and, if it says that, by so much per second.
+    pub(super) fn divides(&mut self, growth: i64, per_second: Option<Rounded>) {
+        let Some(per_second) = per_second else {
+            return;
+        };
         let (growth, rate) = ((growth as f64).abs(), per_second.value.abs());
         if rate <= per_second.half || growth == 0.0 {
             return;
@@ -132,7 +141,7 @@ mod tests {
             (526_283_096_064, "4.03G"),
             (1, ".01"),
         ] {
-            length.divides(growth, Rounded::short(rate.as_bytes()).expect("a number"));
+            length.divides(growth, Rounded::short(rate.as_bytes()));
         }
         let ns = length.finish(130_700_000_000);
         let rate = |growth: f64| growth * 1e9 / ns as f64;
@@ -142,9 +151,9 @@ mod tests {
         assert_ne!(ns, 130_700_000_000);
         // Ten seconds are ten seconds, and nonsense changes nothing.
         let mut length = Length::default();
-        length.divides(1_000_000, Rounded::short(b"100ms").expect("a number"));
+        length.divides(1_000_000, Rounded::short(b"100ms"));
         assert_eq!(length.finish(10_000_000_000), 10_000_000_000);
-        length.divides(1, Rounded::short(b".02").expect("a number"));
+        length.divides(1, Rounded::short(b".02"));
         assert_eq!(length.finish(10_000_000_000), 10_000_000_000);
     }
 }

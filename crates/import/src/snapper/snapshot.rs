@@ -73,12 +73,7 @@ impl Snapshot {
             self.taken = row.taken;
         }
         self.is_rounded |= row.is_rounded;
-        for per_second in row.per_second.into_iter().flatten().filter(|_| !row.is_rounded) {
-            self.length.divides(row.delta, per_second);
-        }
-        if let (Some(waits), Some(per_second)) = (row.waits, row.waits_per_second) {
-            self.length.divides(waits, per_second);
-        }
+        self.length.meet(row.length);
         self.rows.push(Grown {
             session,
             kind,
