@@ -234,3 +234,29 @@ fn what_cannot_be_asked_is_said() {
         outcome.expect_code(code).expect_stderr(words);
     }
 }
+
+#[test]
+fn one_view_that_is_refused_takes_no_other_with_it_and_what_is_off_is_named() {
+    needs_recording!();
+    let cluster = server(&distribution());
+    let mut worker = Session::connect(&cluster);
+    worker.run("CREATE ROLE watcher LOGIN");
+    worker.run("REVOKE SELECT ON pg_catalog.pg_stat_wal FROM PUBLIC");
+    let directory = cluster.data_dir().to_str().expect("a plain path");
+    let arguments = [
+        "snap",
+        "3",
+        "1",
+        "all",
+        "--connect=user=watcher",
+        "--postgres",
+        directory,
+    ];
+    // It asks itself, and that is a transaction.
+    let outcome = dbtime(&[&arguments[..], &["--format", "csv"]].concat());
+    let outcome = outcome
+        .expect_code(0)
+        .expect_stderr(&["pg_stat_wal (", "track_io_timing ("]);
+    assert!(outcome.stdout.contains("pg_stat_database."), "{}", outcome.stdout);
+    assert!(!outcome.stdout.contains("pg_stat_wal."), "{}", outcome.stdout);
+}

@@ -44,6 +44,17 @@ fn counts(pid: u32) -> BTreeMap<String, f64> {
     counts
 }
 
+/// Memory of its own that a process has in RAM.
+fn rss_anon_bytes(pid: u32) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"))
+        .expect("a line");
+    let kilobytes = line.trim().trim_end_matches("kB").trim();
+    1024.0 * kilobytes.parse::<f64>().expect("a number")
+}
+
 /// Reads, writes, faults, switches.
 fn work(session: &mut Session) {
     session.run("DROP TABLE IF EXISTS snapped");
@@ -100,6 +111,16 @@ fn what_grew_is_what_the_kernel_counts() {
         ] {
             assert!(truth(name) > 0.0, "the work does some of each: {name}");
         }
+        // Idle since: its memory is what it was.
+        let level = line(found, "STAT", "rss_anon_bytes").unwrap_or_else(|| panic!("{tier:?}: {found:#}"));
+        assert_eq!(level["level"], true, "{tier:?}: {level}");
+        assert_close(
+            &format!("{tier:?}: rss_anon_bytes"),
+            number(&level["growth"]),
+            rss_anon_bytes(pid),
+            0.1,
+            0.0,
+        );
         let cpu = growth(found, "STAT", "utime") + growth(found, "STAT", "stime");
         assert_close(&format!("{tier:?}: CPU, ns"), cpu, truth("cpu"), 0.0, 20_000.0);
         // Also what no sample fell into is in its snapshot.
@@ -340,4 +361,35 @@ fn who_is_nobody_and_what_is_nothing_is_told() {
     // No name of these processes has a comma in it.
     let is_wait = |row: &str| row.split(',').nth(kind) == Some("WAIT");
     assert!(rows.lines().any(is_wait), "{text}");
+}
+
+#[test]
+fn locks_of_the_lock_table_are_those_of_the_sessions_that_are_meant() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    let mut holder = Session::connect(&cluster);
+    holder.run("SELECT pg_advisory_lock(42)");
+    let mut waiter = Session::connect(&cluster);
+    let snapping = Snapping::start(&cluster, &["3", "1", "fg", "gather=o"]);
+    let waiting = waiter.pid();
+    let waits = std::thread::spawn(move || waiter.run("SELECT pg_advisory_lock(42)"));
+    let snapshots = snapping.finish();
+    let [snapshot] = &snapshots[..] else {
+        panic!("one snapshot: {snapshots:?}");
+    };
+    let had = |pid: u32, how: &str| {
+        let one = session(snapshot, pid).unwrap_or_else(|| panic!("{pid}: {snapshot:#}"));
+        let lines = one["lines"].as_array().expect("lines").iter();
+        assert!(lines.clone().all(|line| line["type"] == "LOCK"), "{one:#}");
+        let of_it = lines.filter(|line| {
+            let name = line["name"].as_str().unwrap_or_default();
+            name.starts_with("advisory 42 in ") && name.ends_with(how)
+        });
+        of_it.map(|line| number(&line["growth"]) / 1e9).sum::<f64>()
+    };
+    // Some ten looks a second; the wait began when the snapshot had begun.
+    assert_close("held, s", had(holder.pid(), " held"), 3.0, 0.0, 0.7);
+    assert_close("awaited, s", had(waiting, " awaited"), 2.7, 0.0, 0.9);
+    holder.run("SELECT pg_advisory_unlock(42)");
+    waits.join().expect("it gets the lock");
 }

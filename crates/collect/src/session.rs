@@ -548,7 +548,10 @@ impl LiveSession {
                 counter::MISSED,
                 missed.saturating_sub(self.missed),
             ),
-        ] {
+        ]
+        .into_iter()
+        .filter(|(.., value)| *value > 0)
+        {
             for (time, [value]) in seconds.spread([value]) {
                 if value > 0 {
                     rows.counters.push(CounterRow {

@@ -86,6 +86,11 @@ impl Counted {
         session: SessionId,
         rows: &mut Vec<CounterRow>,
     ) {
+        // Of thousands of sessions most have not run.
+        if counts == self.counts && !self.is_new {
+            self.at_ns = at_ns;
+            return;
+        }
         let cpu = divided(&counts, self.cpu);
         let seconds = Seconds::of(clock, self.at_ns, at_ns);
         for ((name, before), (_, now)) in named(&self.counts, self.cpu).zip(named(&counts, cpu)) {

@@ -18,13 +18,10 @@ pub fn parse(words: &[String]) -> Result<SnapshotOptions, String> {
     };
     let mut others = Vec::new();
     for word in words {
-        match (word.as_str(), word.split_once('=')) {
-            ("fg", _) if options.whose != Whose::Background => options.whose = Whose::Foreground,
-            ("bg", _) if options.whose != Whose::Foreground => options.whose = Whose::Background,
-            ("fg" | "bg", _) => return Err("no session is both fg and bg".to_string()),
-            (_, Some(("gather", letters))) => options.gather = gather(letters)?,
-            (_, Some(("include", text))) => options.include = text.to_string(),
-            (_, Some(("ash", names))) => options.ash = dimensions(names)?,
+        match word.split_once('=') {
+            Some(("gather", letters)) => options.gather = gather(letters)?,
+            Some(("include", text)) => options.include = text.to_string(),
+            Some(("ash", names)) => options.ash = dimensions(names)?,
             _ => others.push(word.clone()),
         }
     }
@@ -39,6 +36,7 @@ pub fn parse(words: &[String]) -> Result<SnapshotOptions, String> {
 pub fn sessions(words: &[String]) -> Result<Filter, String> {
     let mut pids = Vec::new();
     let mut others = Vec::new();
+    let mut whose = Whose::All;
     for word in words {
         if word.starts_with(|c: char| c.is_ascii_digit()) {
             for number in word.split(',') {
@@ -46,14 +44,23 @@ pub fn sessions(words: &[String]) -> Result<Filter, String> {
             }
         } else if word.contains('=') {
             others.push(word.clone());
-        } else if word != "all" {
-            return Err(format!(
-                "'{word}' selects no session: give all, pids, or NAME=VALUE as in user=bob"
-            ));
+        } else {
+            whose = match (word.as_str(), whose) {
+                ("all", _) => whose,
+                ("fg", Whose::All | Whose::Foreground) => Whose::Foreground,
+                ("bg", Whose::All | Whose::Background) => Whose::Background,
+                ("fg" | "bg", _) => return Err("no session is both fg and bg".to_string()),
+                _ => {
+                    return Err(format!(
+                        "'{word}' selects no session: give all, fg, bg, pids, or NAME=VALUE as in user=bob"
+                    ));
+                }
+            };
         }
     }
     let mut filter = filter_line::of_words(&others)?;
     filter.sessions.append(&mut pids);
+    filter.whose = whose;
     Ok(filter)
 }
 
@@ -65,16 +72,17 @@ fn gather(letters: &str) -> Result<Vec<LineKind>, String> {
             't' => kinds.push(LineKind::Time),
             'w' => kinds.push(LineKind::Wait),
             'l' => kinds.push(LineKind::Latch),
+            'o' => kinds.push(LineKind::Lock),
             'a' => kinds.extend(LineKind::ALL),
             _ => {
                 return Err(format!(
-                    "gather={letters}: '{letter}' is not one of s (statistics), t (times), w (waits), l (LWLocks held), a (all)"
+                    "gather={letters}: '{letter}' is not one of s (statistics), t (times), w (waits), l (LWLocks held), o (locks of pg_locks), a (all)"
                 ));
             }
         }
     }
     match kinds.is_empty() {
-        true => Err("gather= needs letters: s, t, w, l or a".to_string()),
+        true => Err("gather= needs letters: s, t, w, l, o or a".to_string()),
         false => Ok(kinds),
     }
 }
@@ -105,18 +113,26 @@ mod tests {
             "4713",
             "user=bob",
             "wait=IO",
-            "gather=sl",
+            "gather=slo",
             "include=byte",
             "ash=query+wait",
         ]);
         let options = options.expect("words");
-        assert_eq!(options.whose, Whose::Foreground);
+        assert_eq!(options.filter.whose, Whose::Foreground);
         assert_eq!(options.filter.sessions, [4711, 4712, 4713]);
         assert_eq!(options.filter.facts, [(Dimension::User, "bob".to_string())]);
         assert_eq!(options.filter.waits, ["IO"]);
-        assert_eq!(options.gather, [LineKind::Stat, LineKind::Latch]);
+        assert_eq!(options.gather, [LineKind::Stat, LineKind::Latch, LineKind::Lock]);
         assert_eq!(options.include, "byte");
         assert_eq!(options.ash, [Dimension::Query, Dimension::Wait]);
+    }
+
+    #[test]
+    fn locks_are_chosen_by_the_same_words() {
+        let words = ["bg", "4711", "backend_type=checkpointer"].map(str::to_string);
+        assert_eq!(sessions(&words), parse(&words).map(|options| options.filter));
+        let both = ["fg", "bg"].map(str::to_string);
+        assert!(sessions(&both).expect_err("no session").contains("both"));
     }
 
     #[test]
@@ -128,6 +144,7 @@ mod tests {
             ("gather=", "letters"),
             ("ash=colour", "colour"),
             ("colour=red", "NAME=VALUE"),
+            ("foreground", "fg"),
             ("99999999999", "pid"),
         ] {
             let error = of(&[word]).expect_err(word);

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 
 use dbtime_model::recording::{
-    Clock, CollectorMeta, DatabaseMeta, HostMeta, ImportedFile, Meta, Note, SCHEMA_VERSION, Scheduling,
-    SqlTrace, Unit,
+    Clock, CollectorMeta, CoveredPeriod, DatabaseMeta, HostMeta, ImportedFile, Meta, Note, SCHEMA_VERSION,
+    Scheduling, SqlTrace, Unit,
 };
 use dbtime_model::{
     ActivityRow, CounterRow, Frame, LatencyRow, Rows, SessionId, SessionRow, SpanRow, StackId, StackRow,
@@ -16,6 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Options;
 use crate::oracle_trace::{FURTHER_STATEMENTS, MAX_BOUND_EXECUTIONS, MAX_STATEMENTS, MAX_TEXTS, MAX_UNLIKE};
+use crate::periods::Periods;
 
 /// Rows, and frames of stacks, that are handed on at a time.
 const BATCH: usize = 16_384;
@@ -87,6 +88,10 @@ pub(crate) struct Description {
     begins_us: Option<i64>,
     /// When the last thing that a file tells of ended, microseconds since the Unix epoch: of files that say it exactly.
     ends_us: Vec<i64>,
+    /// Of files that tell of some stretches of time only.
+    periods: Periods,
+    /// How many of the files are such.
+    files_of_periods: usize,
 }
 
 impl Import {
@@ -227,6 +232,12 @@ impl Import {
         self.description.ends_us.push(us);
     }
 
+    /// The file tells of this stretch of time, and, beside others that are added, of nothing between them.
+    pub(crate) fn period(&mut self, period: CoveredPeriod) {
+        self.description.periods.add(period);
+        self.description.files_of_periods = 1;
+    }
+
     /// What the file was.
     pub(crate) fn file(&mut self, file: ImportedFile) {
         self.description.problems.extend(problems(&file));
@@ -342,6 +353,8 @@ impl Description {
         self.database.target = target;
         self.begins_us = self.begins_us.into_iter().chain(other.begins_us).min();
         self.ends_us.extend(other.ends_us);
+        self.periods.append(other.periods);
+        self.files_of_periods += other.files_of_periods;
         if other.host != HostMeta::default() {
             self.host = other.host;
         }
@@ -474,6 +487,11 @@ impl Description {
                 ..CollectorMeta::default()
             },
             notes: self.problems.iter().map(note).collect(),
+            // Beside a file that tells of all of its time nobody knows what is not told.
+            periods: match self.files_of_periods == self.files.len() {
+                true => self.periods.finish(),
+                false => Vec::new(),
+            },
             files: self.files,
             scheduling: self.scheduling,
             ..Meta::default()

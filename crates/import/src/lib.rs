@@ -37,6 +37,7 @@ mod parallel;
 mod perf_sched_script;
 mod perf_sched_timehist;
 mod perf_script;
+mod periods;
 mod read_ahead;
 mod samples;
 mod sched_fields;

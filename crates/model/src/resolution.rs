@@ -1,7 +1,10 @@
 //! Rows of single seconds to rows of longer windows: for recordings that go on for days.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::Hash;
+
+use foldhash::fast::RandomState;
 
 use crate::{ActivityRow, CauseRow, CounterRow, HeldLockRow, LatencyRow, LockRow, Rows, SessionId, Timed};
 
@@ -107,11 +110,11 @@ impl OneWindow {
 
     /// Sums so far.
     pub fn len(&self) -> usize {
-        self.activity.rows.len()
-            + self.counters.rows.len()
-            + self.latency.rows.len()
-            + self.held_locks.rows.len()
-            + self.locks.rows.len()
+        self.activity.len()
+            + self.counters.len()
+            + self.latency.len()
+            + self.held_locks.len()
+            + self.locks.len()
     }
 
     /// True when there is none.
@@ -121,11 +124,11 @@ impl OneWindow {
 
     /// Whose they are; of those with several sums more than once.
     pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
-        let activity = self.activity.rows.iter().map(Timed::session);
-        let counters = self.counters.rows.iter().map(Timed::session);
-        let latency = self.latency.rows.iter().map(Timed::session);
-        let held_locks = self.held_locks.rows.iter().map(Timed::session);
-        let locks = self.locks.rows.iter().map(Timed::session);
+        let activity = self.activity.sessions();
+        let counters = self.counters.sessions();
+        let latency = self.latency.sessions();
+        let held_locks = self.held_locks.sessions();
+        let locks = self.locks.sessions();
         activity
             .chain(counters)
             .chain(latency)
@@ -136,159 +139,194 @@ impl OneWindow {
     /// What they sum to.
     pub fn finish(self) -> Rows {
         Rows {
-            activity: self.activity.rows,
-            counters: self.counters.rows,
-            latency: self.latency.rows,
-            held_locks: self.held_locks.rows,
-            locks: self.locks.rows,
+            activity: self.activity.finish(),
+            counters: self.counters.finish(),
+            latency: self.latency.finish(),
+            held_locks: self.held_locks.finish(),
+            locks: self.locks.finish(),
             ..Rows::default()
         }
     }
 }
 
 /// A row whose amounts can be added up.
-trait Summable: Timed + Clone + Eq + Hash {
-    /// The row without its amounts: what has to be equal.
-    fn key(&self) -> Self;
+trait Summable: Timed + Eq + Hash {
+    /// What is added up.
+    type Amounts: Copy + std::fmt::Debug;
+    /// Takes the amounts out of the row: what is left has to be equal.
+    fn take(&mut self) -> Self::Amounts;
+    /// Gives the row without amounts these.
+    fn put(&mut self, amounts: Self::Amounts);
+    /// Adds other amounts to these.
+    fn add(amounts: &mut Self::Amounts, other: Self::Amounts);
     /// In which order rows of a session in a window take the least room on disk.
     fn order(&self) -> impl Ord;
-    fn add(&mut self, other: &Self);
 }
 
 impl Summable for ActivityRow {
+    /// Nanoseconds, events, samples.
+    type Amounts = [u64; 3];
+
+    fn take(&mut self) -> [u64; 3] {
+        [&mut self.ns, &mut self.count, &mut self.samples].map(std::mem::take)
+    }
+
+    fn put(&mut self, amounts: [u64; 3]) {
+        [self.ns, self.count, self.samples] = amounts;
+    }
+
+    fn add(amounts: &mut [u64; 3], other: [u64; 3]) {
+        add_each(amounts, other);
+    }
+
     /// Two of three rows of a busy session rest on one sample, and those of a second and a state have the same time.
     fn order(&self) -> impl Ord {
         (self.state, self.samples, self.ns)
     }
-
-    fn key(&self) -> ActivityRow {
-        ActivityRow {
-            ns: 0,
-            count: 0,
-            samples: 0,
-            ..self.clone()
-        }
-    }
-
-    fn add(&mut self, other: &ActivityRow) {
-        self.ns = self.ns.saturating_add(other.ns);
-        self.count = self.count.saturating_add(other.count);
-        self.samples = self.samples.saturating_add(other.samples);
-    }
 }
 
 impl Summable for CounterRow {
+    type Amounts = i64;
+
+    fn take(&mut self) -> i64 {
+        std::mem::take(&mut self.value)
+    }
+
+    fn put(&mut self, value: i64) {
+        self.value = value;
+    }
+
+    fn add(value: &mut i64, other: i64) {
+        *value = value.saturating_add(other);
+    }
+
     /// As they come.
     fn order(&self) -> impl Ord {}
-
-    fn key(&self) -> CounterRow {
-        CounterRow {
-            value: 0,
-            ..self.clone()
-        }
-    }
-
-    fn add(&mut self, other: &CounterRow) {
-        self.value = self.value.saturating_add(other.value);
-    }
 }
 
 impl Summable for LatencyRow {
+    /// Events, their sum, the longest and the shortest of them.
+    type Amounts = [u64; 4];
+
+    fn take(&mut self) -> [u64; 4] {
+        [
+            &mut self.count,
+            &mut self.sum_ns,
+            &mut self.max_ns,
+            &mut self.min_ns,
+        ]
+        .map(std::mem::take)
+    }
+
+    fn put(&mut self, amounts: [u64; 4]) {
+        [self.count, self.sum_ns, self.max_ns, self.min_ns] = amounts;
+    }
+
+    fn add([count, sum_ns, max_ns, min_ns]: &mut [u64; 4], other: [u64; 4]) {
+        *count = count.saturating_add(other[0]);
+        *sum_ns = sum_ns.saturating_add(other[1]);
+        *max_ns = other[2].max(*max_ns);
+        // 0 = not recorded, of one of them: then the shortest of both is not known.
+        *min_ns = other[3].min(*min_ns);
+    }
+
     /// As they come.
     fn order(&self) -> impl Ord {}
-
-    fn key(&self) -> LatencyRow {
-        LatencyRow {
-            count: 0,
-            sum_ns: 0,
-            max_ns: 0,
-            min_ns: 0,
-            ..self.clone()
-        }
-    }
-
-    fn add(&mut self, other: &LatencyRow) {
-        self.count = self.count.saturating_add(other.count);
-        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
-        self.max_ns = self.max_ns.max(other.max_ns);
-        // 0 = not recorded, of one of them: then the shortest of both is not known.
-        self.min_ns = self.min_ns.min(other.min_ns);
-    }
 }
 
 impl Summable for CauseRow {
+    type Amounts = u64;
+
+    fn take(&mut self) -> u64 {
+        std::mem::take(&mut self.samples)
+    }
+
+    fn put(&mut self, samples: u64) {
+        self.samples = samples;
+    }
+
+    fn add(samples: &mut u64, other: u64) {
+        *samples = samples.saturating_add(other);
+    }
+
     /// As they come.
     fn order(&self) -> impl Ord {}
-
-    fn key(&self) -> CauseRow {
-        CauseRow {
-            samples: 0,
-            ..self.clone()
-        }
-    }
-
-    fn add(&mut self, other: &CauseRow) {
-        self.samples = self.samples.saturating_add(other.samples);
-    }
 }
 
 impl Summable for HeldLockRow {
+    /// Nanoseconds, samples, how often it was taken.
+    type Amounts = [u64; 3];
+
+    fn take(&mut self) -> [u64; 3] {
+        [&mut self.ns, &mut self.samples, &mut self.gets].map(std::mem::take)
+    }
+
+    fn put(&mut self, amounts: [u64; 3]) {
+        [self.ns, self.samples, self.gets] = amounts;
+    }
+
+    fn add(amounts: &mut [u64; 3], other: [u64; 3]) {
+        add_each(amounts, other);
+    }
+
     /// As they come.
     fn order(&self) -> impl Ord {}
-
-    fn key(&self) -> HeldLockRow {
-        HeldLockRow {
-            ns: 0,
-            samples: 0,
-            gets: 0,
-            ..self.clone()
-        }
-    }
-
-    fn add(&mut self, other: &HeldLockRow) {
-        self.ns = self.ns.saturating_add(other.ns);
-        self.samples = self.samples.saturating_add(other.samples);
-        self.gets = self.gets.saturating_add(other.gets);
-    }
 }
 
 impl Summable for LockRow {
+    /// Nanoseconds, looks, the longest.
+    type Amounts = [u64; 3];
+
+    fn take(&mut self) -> [u64; 3] {
+        [&mut self.ns, &mut self.looks, &mut self.longest_ns].map(std::mem::take)
+    }
+
+    fn put(&mut self, amounts: [u64; 3]) {
+        [self.ns, self.looks, self.longest_ns] = amounts;
+    }
+
+    fn add([ns, looks, longest_ns]: &mut [u64; 3], other: [u64; 3]) {
+        *ns = ns.saturating_add(other[0]);
+        *looks = looks.saturating_add(other[1]);
+        *longest_ns = other[2].max(*longest_ns);
+    }
+
     /// As they come.
     fn order(&self) -> impl Ord {}
+}
 
-    fn key(&self) -> LockRow {
-        LockRow {
-            ns: 0,
-            looks: 0,
-            longest_ns: 0,
-            ..self.clone()
-        }
-    }
-
-    fn add(&mut self, other: &LockRow) {
-        self.ns = self.ns.saturating_add(other.ns);
-        self.looks = self.looks.saturating_add(other.looks);
-        self.longest_ns = self.longest_ns.max(other.longest_ns);
+fn add_each(amounts: &mut [u64; 3], other: [u64; 3]) {
+    for (amount, other) in amounts.iter_mut().zip(other) {
+        *amount = amount.saturating_add(other);
     }
 }
 
-/// Rows of open windows.
+/// Rows of open windows. There is one of each that is told apart: rows come and go by the thousand each second, and are never copied.
 #[derive(Debug)]
-struct Sums<R> {
-    rows: Vec<R>,
-    places: HashMap<R, usize>,
+struct Sums<R: Summable> {
+    /// Rows without amounts, and where those are. The hash has a random seed: no names can be chosen to collide.
+    places: HashMap<R, usize, RandomState>,
+    amounts: Vec<R::Amounts>,
 }
 
-impl<R> Default for Sums<R> {
+impl<R: Summable> Default for Sums<R> {
     fn default() -> Sums<R> {
         Sums {
-            rows: Vec::new(),
-            places: HashMap::new(),
+            places: HashMap::default(),
+            amounts: Vec::new(),
         }
     }
 }
 
 impl<R: Summable> Sums<R> {
+    fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    fn sessions(&self) -> impl Iterator<Item = SessionId> {
+        self.places.keys().map(Timed::session)
+    }
+
     /// Takes the rows that stand in windows; gives back the others.
     fn take(&mut self, rows: Vec<R>, length_us: i64, begin_us: i64) -> Vec<R> {
         let mut others = Vec::new();
@@ -312,34 +350,45 @@ impl<R: Summable> Sums<R> {
     }
 
     /// The same of one row.
-    fn add_row(&mut self, row: R, room: &mut usize) -> Option<R> {
-        let key = row.key();
-        match self.places.get(&key) {
-            Some(&place) => self.rows[place].add(&row),
-            None if *room == 0 => return Some(row),
-            None => {
+    fn add_row(&mut self, mut row: R, room: &mut usize) -> Option<R> {
+        let amounts = row.take();
+        if *room == 0 && !self.places.contains_key(&row) {
+            row.put(amounts);
+            return Some(row);
+        }
+        match self.places.entry(row) {
+            Entry::Occupied(known) => R::add(&mut self.amounts[*known.get()], amounts),
+            Entry::Vacant(place) => {
                 *room -= 1;
-                self.places.insert(key, self.rows.len());
-                self.rows.push(row);
+                place.insert(self.amounts.len());
+                self.amounts.push(amounts);
             }
         }
         None
     }
 
+    /// All rows with their amounts, in the order in which they came.
+    fn finish(self) -> Vec<R> {
+        let mut rows: Vec<(usize, R)> = self.places.into_iter().map(|(row, place)| (place, row)).collect();
+        rows.sort_unstable_by_key(|(place, _)| *place);
+        let with_amounts = rows.into_iter().zip(self.amounts).map(|((_, mut row), amounts)| {
+            row.put(amounts);
+            row
+        });
+        with_amounts.collect()
+    }
+
     /// Session by session: what is alike lies together, and takes less room on disk.
     fn hand_on(&mut self, is_over: &impl Fn(i64) -> bool) -> Vec<R> {
-        if !self.rows.iter().any(|row| is_over(row.time())) {
+        if !self.places.keys().any(|row| is_over(row.time())) {
             return Vec::new();
         }
-        let (mut over, open): (Vec<R>, Vec<R>) = std::mem::take(&mut self.rows)
+        let (mut over, open): (Vec<R>, Vec<R>) = std::mem::take(self)
+            .finish()
             .into_iter()
             .partition(|row| is_over(row.time()));
-        self.places = open
-            .iter()
-            .enumerate()
-            .map(|(place, row)| (row.key(), place))
-            .collect();
-        self.rows = open;
+        let mut room = usize::MAX;
+        self.add(open, &mut room);
         over.sort_by(|one, other| {
             let place = |row: &R| (row.time(), row.session());
             place(one)

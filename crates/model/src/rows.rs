@@ -476,6 +476,15 @@ pub mod counter {
     pub const TRANSACTIONS: &str = "transactions";
     /// Source of [`TRANSACTIONS`] that are read from the memory of PostgreSQL's sessions.
     pub const SESSION_MEMORY: &str = "PostgreSQL, session memory";
+    /// Source of levels: what something was at a moment, which is no growth. In snapshots of live sessions only, never in a recording.
+    pub const LEVEL: &str = "level";
+    /// `level`: what there is of a session.
+    pub mod level {
+        /// Memory of its own that is in RAM (/proc/PID/status: RssAnon).
+        pub const RSS_ANON_BYTES: &str = "rss_anon_bytes";
+        /// Memory that is swapped out (VmSwap).
+        pub const SWAP_BYTES: &str = "swap_bytes";
+    }
     /// Source of what PostgreSQL counts itself, by the names of its views: of no session in particular where it counts for the whole
     /// server.
     pub const SERVER_STATISTICS: &str = "PostgreSQL, statistics";

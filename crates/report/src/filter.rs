@@ -9,6 +9,18 @@ use crate::group::Dimension;
 /// Microseconds of a second.
 pub(crate) const SECOND_US: i64 = 1_000_000;
 
+/// Which processes of a server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Whose {
+    /// All of them.
+    #[default]
+    All,
+    /// Those that work for clients.
+    Foreground,
+    /// Those that work for the server itself.
+    Background,
+}
+
 /// Which rows count. Rows carry whole seconds, so both ends of the period are taken down to the second: two
 /// periods that meet share no row and leave none out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,6 +31,8 @@ pub struct Filter {
     pub to_us: Option<i64>,
     /// Pids of the sessions; empty = all.
     pub sessions: Vec<u32>,
+    /// Which of the server's processes.
+    pub whose: Whose,
     /// What must be known of the sessions, or be said by the comments of their statements; of several values of a dimension one. Empty =
     /// nothing.
     pub facts: Vec<(Dimension, String)>,
@@ -67,12 +81,20 @@ impl Filter {
             let mut same = self.facts.iter().filter(|(other, _)| other == dimension);
             same.any(has)
         };
-        (self.sessions.is_empty() || self.sessions.contains(&session.pid)) && self.facts.iter().all(is_one_of)
+        let is_foreground = session.backend_type.is_foreground();
+        let is_theirs = match self.whose {
+            Whose::All => true,
+            Whose::Foreground => is_foreground,
+            Whose::Background => !is_foreground,
+        };
+        is_theirs
+            && (self.sessions.is_empty() || self.sessions.contains(&session.pid))
+            && self.facts.iter().all(is_one_of)
     }
 
     /// True when no session was chosen: also what is of none counts.
     pub fn takes_all_sessions(&self) -> bool {
-        self.sessions.is_empty() && self.facts.is_empty()
+        self.sessions.is_empty() && self.whose == Whose::All && self.facts.is_empty()
     }
 
     /// True when all time of the chosen sessions is meant: no wait, state, statement or comment was chosen.

@@ -142,7 +142,7 @@ pub use dive::{
     DiveSide, DiveView, Durations, FunctionDurations, LayerPart, PathDurations, PathTree, SampledFunction,
     SampledInterval, SampledPath, SpanLine, TimerSamples, TracedCall, dive, dive_diff, has_kernel_trace,
 };
-pub use filter::{Filter, parse_fact, parse_moment};
+pub use filter::{Filter, Whose, parse_fact, parse_moment};
 pub use flame::{FlameOptions, Folded, FoldedStack, flame};
 pub use function::Function;
 pub use group::{Dimension, GroupKey};
@@ -181,8 +181,8 @@ pub use sched::{OtherTask, Sched, SchedBuilder, SchedStatement, SchedSums, Sched
 pub use session_work::{SessionWork, sessions_work};
 pub use sessions::{SessionTime, SessionTotals, Sessions};
 pub use snapshot::{
-    LineKind, LineUnit, SessionSnapshot, Snapshot, SnapshotColumn, SnapshotLine, SnapshotOptions, Whose,
-    snapshot,
+    Average, LineKind, LineUnit, SessionSnapshot, Snapshot, SnapshotColumn, SnapshotLine, SnapshotOptions,
+    snapshot, snapshots,
 };
 pub use stack_views::{
     CallTree, CallTreeNode, CountedStack, CountedStacks, FunctionTime, FunctionTimes, ModuleTime,

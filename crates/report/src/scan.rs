@@ -35,17 +35,24 @@ pub(crate) struct Activity<'a> {
 }
 
 /// The time that a report covers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Period {
     /// Begin, microseconds since the Unix epoch.
     pub from_us: i64,
     /// End, microseconds since the Unix epoch, exclusive.
     pub to_us: i64,
+    /// Of how much of it rows tell, nanoseconds; none: of all of it.
+    pub covered_ns: Option<u128>,
 }
 
 impl Period {
-    /// Wall-clock time in nanoseconds.
+    /// What times in it are divided by, in nanoseconds: wall-clock time of which something is told.
     pub fn elapsed_ns(&self) -> u128 {
+        self.covered_ns.unwrap_or(self.whole_ns())
+    }
+
+    /// From begin to end, nanoseconds.
+    pub fn whole_ns(&self) -> u128 {
         let us = i128::from(self.to_us) - i128::from(self.from_us);
         us.max(0).unsigned_abs() * 1_000
     }
@@ -59,6 +66,7 @@ impl Period {
         Period {
             from_us,
             to_us: to_us.max(from_us),
+            covered_ns: None,
         }
     }
 }
@@ -345,5 +353,22 @@ fn period(meta: &Meta, filter: &Filter, seconds: Option<(i64, i64)>) -> (Period,
             outside = true;
         }
     }
-    (Period { from_us, to_us }.cut(filter), outside)
+    let whole = Period {
+        from_us,
+        to_us,
+        covered_ns: None,
+    };
+    let period = Period {
+        covered_ns: covered_ns(meta, filter),
+        ..whole.cut(filter)
+    };
+    (period, outside)
+}
+
+/// Of how much time the rows tell that the filter takes; none: of all.
+fn covered_ns(meta: &Meta, filter: &Filter) -> Option<u128> {
+    let periods = meta.periods.iter();
+    let taken = periods.filter(|period| filter.takes_time(period.last_second_us()));
+    let sum = taken.map(|period| u128::from(period.elapsed_ns)).sum();
+    (!meta.periods.is_empty()).then_some(sum)
 }

@@ -40,6 +40,7 @@ pub fn render(snapshot: &Snapshot) -> Result<String, csv::Error> {
         for line in &one.lines {
             let unit = match line.unit {
                 LineUnit::Nanoseconds => "ns",
+                LineUnit::Amount if line.is_level => "level",
                 LineUnit::Amount => "",
             };
             let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.3}"));

@@ -1,7 +1,10 @@
 //! Who had heavyweight locks and who waited for them, of rows made by hand.
 
 use dbtime_model::{CounterRow, LockRow, Rows, SessionId, SessionState, State, StatementRow};
-use dbtime_report::{Filter, LatchOptions, LockReport, Source, json, latches, text};
+use dbtime_report::{
+    Dimension, Filter, LatchOptions, LineKind, LockReport, SnapshotOptions, Source, Whose, json, latches,
+    snapshot, text,
+};
 
 use crate::hand_made::{CPU, FIRST_SECOND, MS, meta, row, session};
 
@@ -195,4 +198,53 @@ fn text_and_json_say_what_is_not_known() {
     );
     let said: serde_json::Value = serde_json::from_str(&json::render_latches(&without)).expect("JSON");
     assert!(said["locks"].is_null());
+}
+
+#[test]
+fn a_snapshot_says_for_how_long_a_session_had_and_awaited_each_lock() {
+    let lines = |filter: Filter| {
+        let options = SnapshotOptions {
+            filter,
+            gather: vec![LineKind::Lock],
+            ..SnapshotOptions::default()
+        };
+        let found = snapshot(&source(), &options).expect("a snapshot");
+        let sessions = found.sessions.into_iter();
+        sessions
+            .flat_map(|one| {
+                let pid = one.session.pid;
+                one.lines
+                    .into_iter()
+                    .map(move |line| (pid, line.name, line.growth))
+            })
+            .collect::<Vec<_>>()
+    };
+    let ms = |ms: i128| ms * i128::from(MS);
+    let of_2 = [
+        (22, "advisory 42 in shop, ShareLock held".to_string(), ms(900)),
+        (
+            22,
+            "relation 16390 in shop, ExclusiveLock awaited".to_string(),
+            ms(800),
+        ),
+    ];
+    // 900 and 100 ms; of the prepared transaction and of the process that is not recorded there is no session.
+    let of_1 = (
+        11,
+        "relation 16390 in shop, RowExclusiveLock held".to_string(),
+        ms(1_000),
+    );
+    let mut all = lines(Filter::default());
+    all.sort();
+    assert_eq!(all, [&[of_1][..], &of_2].concat());
+    let of_b = Filter {
+        facts: vec![(Dimension::User, "b".to_string())],
+        ..Filter::default()
+    };
+    assert_eq!(lines(of_b), of_2);
+    let background = Filter {
+        whose: Whose::Background,
+        ..Filter::default()
+    };
+    assert_eq!(lines(background), []);
 }

@@ -83,6 +83,12 @@ pub(crate) fn combined(manifests: &[Manifest], choice: &Choice) -> Result<Meta, 
     all.quality = quality(metas);
     all.cost = cost(metas);
     all.files = metas.iter().flat_map(|meta| meta.files.clone()).collect();
+    // One that tells of all of its time does not say what the others leave out.
+    all.periods = match metas.iter().all(|meta| !meta.periods.is_empty()) {
+        true => metas.iter().flat_map(|meta| meta.periods.clone()).collect(),
+        false => Vec::new(),
+    };
+    all.periods.sort_by_key(|period| (period.to_us, period.from_us));
     all.notes = metas.iter().flat_map(|meta| meta.notes.clone()).collect();
     all.notes.extend(seams::notes(manifests, choice));
     all.notes.sort_by_key(|note| note.time_us);

@@ -253,3 +253,121 @@ fn the_published_samples_have_their_counts_through_the_command() {
     }
     assert_eq!(seen, 3);
 }
+
+/// A row of Snapper's table, and the same row as the command shows it: type, name, and cells.
+type SnapperRow = (String, String, Vec<String>);
+
+/// Rows between two texts, cut by their columns' commas: no name in the file has one.
+fn snapper_rows(text: &str) -> Vec<Vec<SnapperRow>> {
+    let mut snapshots = Vec::new();
+    let mut rows = Vec::new();
+    for line in text.lines() {
+        let cells: Vec<&str> = line.split(',').map(str::trim).collect();
+        if let [
+            _,
+            _,
+            kind,
+            name,
+            delta,
+            per_second,
+            percent,
+            graph,
+            waits,
+            waits_per_second,
+            average,
+        ] = cells[..]
+            && ["STAT", "TIME", "WAIT"].contains(&kind)
+        {
+            // Of waits the words say what the heading says.
+            let average = average.trim_end_matches(" average wait");
+            let cells = [
+                delta,
+                per_second,
+                percent,
+                graph,
+                waits,
+                waits_per_second,
+                average,
+            ];
+            // In a bar blanks are told from marks by their number alone.
+            let cells = cells.map(|cell| cell.split_whitespace().collect::<Vec<_>>().join(" "));
+            rows.push((kind.to_string(), name.to_string(), cells.to_vec()));
+        } else if line.starts_with("--  End of Stats snap") {
+            rows.sort();
+            snapshots.push(std::mem::take(&mut rows));
+        }
+    }
+    snapshots
+}
+
+#[test]
+fn snappers_own_numbers_come_back_to_the_printed_digit() {
+    let file =
+        repository().join("../shared/data/snapper/tanelpoder__tpt-oracle__im_inmemory_cpu_counters.txt");
+    let Ok(text) = fs::read_to_string(&file) else {
+        say("SKIPPED: ../shared/data/snapper is not there");
+        return;
+    };
+    let printed = snapper_rows(&text);
+    let shown = dbtime(&["report", plain(&file), "--snapshot", "--format", "json"]).expect_code(0);
+    let shown: Vec<Value> = shown
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!((printed.len(), shown.len()), (6, 6));
+    let home = scratch();
+    let wide = home.path().join("wide.txt");
+    let columns = "delta,hdelta/s,%time,graph,waits,waits/s,average";
+    let arguments = [
+        "report",
+        plain(&file),
+        "--snapshot",
+        "--columns",
+        columns,
+        "-o",
+        plain(&wide),
+    ];
+    dbtime(&arguments).expect_code(0);
+    let wide = fs::read_to_string(wide).expect("text");
+    for (printed, shown) in printed.iter().zip(&shown) {
+        let lines = shown["sessions"][0]["lines"].as_array().expect("lines");
+        assert_eq!(lines.len(), printed.len(), "every row is there, and no other");
+        for (kind, name, cells) in printed {
+            let line = lines
+                .iter()
+                .find(|line| line["type"] == **kind && line["name"] == **name);
+            let line = line.unwrap_or_else(|| panic!("{kind} {name}"));
+            let growth = line["growth"].as_i64().expect("a number");
+            let delta = if line["unit"] == "ns" {
+                growth / 1_000
+            } else {
+                growth
+            };
+            assert_eq!(delta.to_string(), cells[0], "{name}");
+            // The words of the line as text: blanks are how columns are laid out.
+            let words: Vec<&str> = [name.as_str()]
+                .into_iter()
+                .chain(cells.iter().map(String::as_str))
+                .filter(|cell| !cell.is_empty())
+                .collect();
+            let words = words.join(" ");
+            let is_there = |line: &str| {
+                let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+                line.ends_with(&format!("{kind} {words}"))
+            };
+            assert!(wide.lines().any(is_there), "{kind} {words}\n{wide}");
+        }
+    }
+    let csv = dbtime(&["report", plain(&file), "--snapshot", "--format", "csv"]).expect_code(0);
+    let rows: usize = printed.iter().map(Vec::len).sum();
+    assert_eq!(csv.stdout.lines().count(), rows + 1, "{}", csv.stdout);
+    // The whole of it is of four minutes, which lie within hours.
+    let whole = json(&["report", plain(&file)]);
+    let elapsed = whole["elapsed_ns"].as_f64().expect("a number") / 1e9;
+    let told: f64 = text
+        .lines()
+        .filter_map(|line| line.split_once(", seconds=")?.1.trim().parse::<f64>().ok())
+        .sum();
+    assert!((elapsed - told).abs() < 0.4, "{elapsed} and {told}");
+}

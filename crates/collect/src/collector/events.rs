@@ -56,6 +56,7 @@ impl Collector {
                 }
                 if let Some(session) = self.sessions.get_mut(&pid) {
                     session.end = Some(event);
+                    self.ending.push(pid);
                 }
             }
             Event::Totals {

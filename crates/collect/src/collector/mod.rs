@@ -3,6 +3,7 @@
 mod asked;
 mod described;
 mod events;
+mod levels;
 mod lock_table;
 mod lock_uses;
 mod options;
@@ -96,6 +97,10 @@ pub struct Collector {
     /// In the functions that take internal locks and give them back, where they are wanted.
     lock_counter: Option<LockCounter>,
     sessions: HashMap<u32, LiveSession>,
+    /// Of these, who may have no name yet: whoever began, or was found, until the name is there.
+    nameless: BTreeSet<u32>,
+    /// Whose last totals have come: their accounts are open for a moment.
+    ending: Vec<u32>,
     next_id: u64,
     free_slots: Vec<u32>,
     /// Slots that the kernel gives to sessions that begin.
@@ -143,7 +148,7 @@ impl Collector {
     /// A kernel map could not be written: nothing that could be recorded is left.
     pub fn step(&mut self, longest: Duration) -> Result<Status, CollectError> {
         let now = monotonic_ns();
-        let nameless = self.sessions.values().any(|s| s.is_about_to_be_named(now));
+        let nameless = self.is_anyone_about_to_be_named(now);
         let is_reading = self.unwinding.as_ref().is_some_and(Unwinding::is_reading);
         if self.waiting.is_empty() {
             let longest = if nameless || is_reading {
@@ -171,9 +176,7 @@ impl Collector {
             self.end_sessions(now.saturating_sub(LATE_SAMPLES_NS))?;
             self.accounted_ns = self.reported_ns;
         }
-        for session in self.sessions.values_mut() {
-            session.look_for_title(now);
-        }
+        self.look_for_names(now);
         if now >= self.next_check_ns {
             self.next_check_ns = now + 1_000_000_000;
             self.note_standstill();

@@ -64,7 +64,8 @@ impl Collector {
         };
         match self
             .database
-            .ask_anew(statistics, connect, self.options.texts, to_ask.goes_on) {
+            .ask_anew(statistics, connect, self.options.texts, to_ask.goes_on)
+        {
             Ok(()) => self.to_ask = None,
             Err(_) if to_ask.since.elapsed() < SAYS_WHERE_WITHIN => {}
             Err(why) => {

@@ -67,23 +67,48 @@ impl Collector {
         let period_ns = 1_000_000_000 / u64::from(self.options.rate_hz);
         let session = LiveSession::begin(identity, start_ns, monotonic_ns(), period_ns);
         self.sessions.insert(pid, session);
+        self.nameless.insert(pid);
         Ok(())
     }
 
     /// Closes the accounts of the sessions that ended before this moment (CLOCK_MONOTONIC).
     pub(super) fn end_sessions(&mut self, before: u64) -> Result<(), CollectError> {
-        let ended: Vec<u32> = self
-            .sessions
-            .values()
-            .filter(|s| s.end_ns().is_some_and(|end| end < before))
-            .map(|s| s.pid)
-            .collect();
+        // Not all sessions are looked at: there may be thousands, and this is done many times a second.
+        let mut ending = std::mem::take(&mut self.ending);
+        let mut ended = Vec::new();
+        ending.retain(|pid| match self.sessions.get(pid).and_then(LiveSession::end_ns) {
+            Some(end) if end < before => {
+                ended.push(*pid);
+                false
+            }
+            Some(_) => true,
+            // It is another process by now.
+            None => false,
+        });
+        self.ending = ending;
         for pid in ended {
             if let Some(session) = self.sessions.remove(&pid) {
                 self.end_session(session)?;
             }
         }
         Ok(())
+    }
+
+    /// True when a process is so young that it may name itself at any moment.
+    pub(super) fn is_anyone_about_to_be_named(&self, now: u64) -> bool {
+        let mut sessions = self.nameless.iter().filter_map(|pid| self.sessions.get(pid));
+        sessions.any(|session| session.is_about_to_be_named(now))
+    }
+
+    /// Reads the titles of those that have no name yet.
+    pub(super) fn look_for_names(&mut self, now: u64) {
+        let sessions = &mut self.sessions;
+        self.nameless.retain(|pid| {
+            sessions.get_mut(pid).is_some_and(|session| {
+                session.look_for_title(now);
+                session.is_nameless()
+            })
+        });
     }
 
     /// Closes the account of a session: with the totals of its end, or, where these were lost, with the last ones.
@@ -161,6 +186,7 @@ impl Collector {
             session.set_application(name, &mut self.next_id);
         }
         self.sessions.insert(pid, session);
+        self.nameless.insert(pid);
         self.gone = self.gone.filter(|_| self.database.parent().is_some());
         Ok(true)
     }

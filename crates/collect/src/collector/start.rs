@@ -168,6 +168,8 @@ impl Collector {
             symbolizer,
             unwinding,
             sessions: HashMap::new(),
+            nameless: BTreeSet::new(),
+            ending: Vec::new(),
             next_id: 1,
             free_slots: Vec::new(),
             ready_slots: BTreeSet::new(),

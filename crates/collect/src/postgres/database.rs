@@ -25,6 +25,7 @@ use super::replication::{self, Replication};
 use super::routines::Routines;
 use super::standby::Standby;
 use super::statistics::ServerStatistics;
+use super::tranches::Tranches;
 use super::transactions::Transactions;
 use super::wait_events::{self, WaitEventNames};
 use crate::CollectError;
@@ -71,6 +72,8 @@ struct Places {
     status: Result<BackendStatus, &'static str>,
     /// Where they list the LWLocks that they have, or why that is not known.
     held_locks: Result<ServerLocks, &'static str>,
+    /// Names that extensions gave their LWLocks.
+    tranches: Tranches,
     /// Where they list the functions of PL/pgSQL that they are in. None = it is not known.
     routines: Option<Routines>,
     /// Where they say what they send to standbys.
@@ -87,7 +90,12 @@ impl Places {
     /// As the server's executable tells, looked at in these processes of it.
     fn of(server: &Server, processes: &[u32]) -> Places {
         let postmaster = server.postmaster;
-        let (transactions, status, held_locks, replication, routines) = match Executable::of(postmaster) {
+        let executable = Executable::of(postmaster);
+        let tranches = executable.as_ref().map_or_else(
+            |_| Tranches::default(),
+            |executable| tranches_of(server, executable),
+        );
+        let (transactions, status, held_locks, replication, routines) = match executable {
             Ok(executable) => (
                 Transactions::of(&executable),
                 BackendStatus::of(server, &executable, processes),
@@ -101,6 +109,7 @@ impl Places {
             transactions,
             status,
             held_locks,
+            tranches,
             replication,
             routines,
             locks: OnceCell::new(),
@@ -119,6 +128,7 @@ impl Places {
             std::thread::sleep(NEW_SERVER_PAUSE);
             if let Ok(executable) = Executable::of(server.postmaster) {
                 places.held_locks = server_locks(server, &executable);
+                places.tranches = tranches_of(server, &executable);
             }
         }
         places
@@ -130,6 +140,11 @@ fn kind_of_lock(server: &Server, kind: u16) -> Option<Cow<'static, str>> {
     let (names, _) = WaitEventNames::for_major(server.major);
     let (_, event) = names.decode(LWLOCK | u32::from(kind))?;
     Some(event)
+}
+
+fn tranches_of(server: &Server, executable: &Executable) -> Tranches {
+    let is_extensions = |kind| kind_of_lock(server, kind).is_some_and(|name| name.starts_with("extension#"));
+    Tranches::of(server, executable, is_extensions)
 }
 
 fn server_locks(server: &Server, executable: &Executable) -> Result<ServerLocks, &'static str> {
@@ -189,6 +204,10 @@ impl PostgresDatabase {
 
     fn server_locks(&self) -> Option<&ServerLocks> {
         self.places.as_ref()?.held_locks.as_ref().ok()
+    }
+
+    fn tranches(&self) -> Option<&Tranches> {
+        Some(&self.places.as_ref()?.tranches)
     }
 
     fn routines(&self) -> Option<Routines> {
@@ -294,7 +313,10 @@ impl Database for PostgresDatabase {
     }
 
     fn names(&self) -> Rc<dyn WaitNames> {
-        Rc::new(WaitEventNames::for_major(self.server.major).0)
+        Rc::new(ServerWaits {
+            names: WaitEventNames::for_major(self.server.major).0,
+            tranches: self.tranches().cloned().unwrap_or_default(),
+        })
     }
 
     fn reasons(&self) -> Vec<String> {
@@ -485,7 +507,11 @@ impl Database for PostgresDatabase {
     }
 
     fn lock_name(&self, lock: RawLock) -> LockName {
-        let name = kind_of_lock(&self.server, lock.kind);
+        let by_extension = self.tranches().and_then(|tranches| tranches.name(lock.kind));
+        let name = match by_extension {
+            Some(name) => Some(Cow::Owned(name.to_string())),
+            None => kind_of_lock(&self.server, lock.kind),
+        };
         let page = lock.page.and_then(|page| {
             let relations = &self.places.as_ref()?.relations;
             Some((relations.file_of(self.server.postmaster, page)?, page.block))
@@ -599,6 +625,35 @@ const STATES_18: [SessionState; 8] = [
 
 fn states(major: u32) -> &'static [SessionState] {
     if major >= 18 { &STATES_18 } else { &STATES_14 }
+}
+
+/// Names of the version, and those that extensions of this server gave.
+struct ServerWaits {
+    names: &'static WaitEventNames,
+    tranches: Tranches,
+}
+
+impl WaitNames for ServerWaits {
+    fn decode(&self, wait: u32, foreground: bool) -> Wait {
+        let kind = wait.checked_sub(LWLOCK).and_then(|kind| u16::try_from(kind).ok());
+        let name = kind.and_then(|kind| self.tranches.name(kind));
+        match (name, WaitNames::decode(&self.names, wait, foreground)) {
+            (Some(name), wait) => Wait::event(&wait.class, name, wait.idle),
+            (None, wait) => wait,
+        }
+    }
+
+    fn classes(&self) -> Vec<String> {
+        WaitNames::classes(&self.names)
+    }
+
+    fn session_state(&self, number: u32) -> SessionState {
+        self.names.session_state(number)
+    }
+
+    fn traits(&self) -> WaitTraits {
+        self.names.traits()
+    }
 }
 
 impl WaitNames for &'static WaitEventNames {

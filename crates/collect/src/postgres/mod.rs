@@ -31,6 +31,7 @@ mod status_layout;
 pub(crate) mod title;
 pub(crate) mod titles;
 mod tokens;
+mod tranches;
 mod transactions;
 pub(crate) mod wait_events;
 mod wait_symbol;

@@ -31,32 +31,79 @@ const ENDS_WITHIN: Duration = Duration::from_secs(3);
 /// Answers that wait to be taken.
 const MOST_WAITING: usize = 16;
 
-/// A view: since which major version, and the query. Its columns: what the names begin with, which of several rows of these names it is, the
-/// process that it is about if it is about one, and the row.
-const VIEWS: [(u32, &str); 7] = [
-    (
-        0,
-        "SELECT 'pg_stat_database', datid::text, NULL, to_jsonb(s) - 'datid' - 'numbackends' FROM pg_stat_database s",
-    ),
-    (0, "SELECT 'pg_stat_wal', '', NULL, to_jsonb(s) FROM pg_stat_wal s"),
-    (0, "SELECT 'pg_stat_bgwriter', '', NULL, to_jsonb(s) FROM pg_stat_bgwriter s"),
-    (17, "SELECT 'pg_stat_checkpointer', '', NULL, to_jsonb(s) FROM pg_stat_checkpointer s"),
+/// A view that is asked.
+#[derive(Debug, Clone, Copy)]
+struct View {
+    name: &'static str,
+    /// Since which major version it is there.
+    since: u32,
+    /// Columns of its answer: what the names begin with, which of several rows of these names it is, the process that it is about if it
+    /// is about one, and the row.
+    question: &'static str,
+}
+
+const VIEWS: [View; 7] = [
+    View {
+        name: "pg_stat_database",
+        since: 0,
+        question: "SELECT 'pg_stat_database', datid::text, NULL, to_jsonb(s) - 'datid' - 'numbackends' FROM pg_stat_database s",
+    },
+    View {
+        name: "pg_stat_wal",
+        since: 0,
+        question: "SELECT 'pg_stat_wal', '', NULL, to_jsonb(s) FROM pg_stat_wal s",
+    },
+    View {
+        name: "pg_stat_bgwriter",
+        since: 0,
+        question: "SELECT 'pg_stat_bgwriter', '', NULL, to_jsonb(s) FROM pg_stat_bgwriter s",
+    },
+    View {
+        name: "pg_stat_checkpointer",
+        since: 17,
+        question: "SELECT 'pg_stat_checkpointer', '', NULL, to_jsonb(s) FROM pg_stat_checkpointer s",
+    },
     // Sizes that do not change are no growth.
-    (
-        16,
-        "SELECT concat_ws('.', 'pg_stat_io', backend_type, object, context), '', NULL, to_jsonb(s) FROM pg_stat_io s",
-    ),
+    View {
+        name: "pg_stat_io",
+        since: 16,
+        question: "SELECT concat_ws('.', 'pg_stat_io', backend_type, object, context), '', NULL, to_jsonb(s) FROM pg_stat_io s",
+    },
     // Of some fifteen rows of a session most are all 0.
-    (
-        18,
-        "SELECT concat_ws('.', 'pg_stat_backend_io', object, context), concat(pid, backend_start), pid::text, to_jsonb(s)
+    View {
+        name: "pg_stat_get_backend_io",
+        since: 18,
+        question: "SELECT concat_ws('.', 'pg_stat_backend_io', object, context), concat(pid, backend_start), pid::text, to_jsonb(s)
            FROM (SELECT pid, backend_start FROM pg_stat_activity) a, pg_stat_get_backend_io(pid) s
           WHERE greatest(reads, writes, writebacks, extends, hits, evictions, reuses, fsyncs) > 0",
+    },
+    View {
+        name: "pg_stat_get_backend_wal",
+        since: 18,
+        question: "SELECT 'pg_stat_backend_wal', concat(pid, backend_start), pid::text, to_jsonb(s)
+           FROM (SELECT pid, backend_start FROM pg_stat_activity) a, pg_stat_get_backend_wal(pid) s",
+    },
+];
+
+/// Which settings have the server count something, as this connection has them.
+const SETTINGS: &str = "SELECT name, setting FROM pg_catalog.pg_settings WHERE name IN
+    ('track_activities', 'track_counts', 'track_io_timing', 'track_wal_io_timing', 'compute_query_id')";
+
+/// What is not counted, and stands at 0 in the views, where these are off.
+const TURNED_OFF: [(&str, &str); 5] = [
+    ("track_activities", "what sessions execute"),
+    ("track_counts", "rows and blocks of pg_stat_database"),
+    (
+        "track_io_timing",
+        "times of reads and writes: blk_read_time, blk_write_time, and those of pg_stat_io",
     ),
     (
-        18,
-        "SELECT 'pg_stat_backend_wal', concat(pid, backend_start), pid::text, to_jsonb(s)
-           FROM (SELECT pid, backend_start FROM pg_stat_activity) a, pg_stat_get_backend_wal(pid) s",
+        "track_wal_io_timing",
+        "times of writes of WAL: wal_write_time, wal_sync_time",
+    ),
+    (
+        "compute_query_id",
+        "ids of statements, unless an extension gives them",
     ),
 ];
 
@@ -111,13 +158,10 @@ impl ServerStatistics {
         let mut asking = Asking::begin(asked, clock);
         let ask_on = move || {
             let first = user.become_in_thread().and_then(|()| asking.first(&tell));
-            let (first, note) = match first {
-                Ok(note) => (Ok(()), Some(note)),
-                Err(why) => (Err(why), None),
-            };
+            let goes_on = first.is_ok();
             let _ = begin.send(first);
-            if let Some(note) = note {
-                asking.go_on(&anew, &tell, note);
+            if goes_on {
+                asking.go_on(&anew, &tell);
             }
         };
         std::thread::Builder::new()
@@ -168,8 +212,8 @@ impl ServerStatistics {
 struct Asked {
     server: Server,
     config: Config,
-    /// The rows of all views that this version has.
-    question: String,
+    /// Those that this version has, and answers.
+    views: Vec<View>,
     /// How it is asked what sessions execute; None: it is not.
     activity: Option<Activity>,
 }
@@ -185,7 +229,7 @@ impl Asked {
         let asked = Asked {
             config: connect.to(server.postmaster, user)?,
             server: server.clone(),
-            question: question(server.major),
+            views: views(server.major),
             activity,
         };
         Ok((asked, user))
@@ -196,16 +240,15 @@ impl Asked {
     }
 }
 
-fn question(major: u32) -> String {
-    let views = VIEWS.iter().filter(|(since, _)| major >= *since);
-    let questions: Vec<&str> = views.map(|(_, question)| *question).collect();
-    // In one transaction they are of one moment.
-    questions.join(";")
+fn views(major: u32) -> Vec<View> {
+    VIEWS.into_iter().filter(|view| major >= view.since).collect()
 }
 
 /// What the thread has.
 struct Asking {
     asked: Asked,
+    /// What is to be said.
+    notes: Vec<String>,
     clock: Clock,
     client: Option<Client>,
     /// When the last answer came, CLOCK_MONOTONIC.
@@ -217,8 +260,8 @@ struct Asking {
     looks_for_statements: bool,
     /// None where there is no such thing, and that was said.
     statements: Option<StatementCounts>,
-    /// What was said of that.
-    said_of_statements: String,
+    /// What was said of that and of settings.
+    said: Vec<String>,
     /// It has been said that this user may not see what all sessions execute.
     told_of_hidden: bool,
     /// It has been said that this question has no answer.
@@ -229,6 +272,7 @@ impl Asking {
     fn begin(asked: Asked, clock: Clock) -> Asking {
         Asking {
             asked,
+            notes: Vec::new(),
             clock,
             client: None,
             asked_ns: 0,
@@ -236,14 +280,13 @@ impl Asking {
             is_away: false,
             looks_for_statements: true,
             statements: None,
-            said_of_statements: String::new(),
+            said: Vec::new(),
             told_of_hidden: false,
             told_of_activity: false,
         }
     }
 
-    /// With what there is to say.
-    fn first(&mut self, tell: &SyncSender<Told>) -> Result<Option<String>, String> {
+    fn first(&mut self, tell: &SyncSender<Told>) -> Result<(), String> {
         let rows = self.ask()?;
         self.known.grown(&rows);
         self.asked_ns = monotonic_ns();
@@ -251,17 +294,19 @@ impl Asking {
             // Nobody takes anything yet, and there is room.
             let _ = tell.try_send(told);
         }
-        Ok(self.look_for_statements())
+        self.look_for_statements();
+        Ok(())
     }
 
-    fn go_on(&mut self, anew: &Receiver<Anew>, tell: &SyncSender<Told>, note: Option<String>) {
-        let mut told: Vec<Told> = note.into_iter().map(Told::Note).collect();
+    fn go_on(&mut self, anew: &Receiver<Anew>, tell: &SyncSender<Told>) {
+        let mut told: Vec<Told> = Vec::new();
         loop {
             let is_last = self.wait(anew);
             told.extend(self.ask_activity());
             told.extend(self.ask_views());
-            told.extend(self.look_for_statements().map(Told::Note));
+            self.look_for_statements();
             self.ask_statements(is_last, &mut told);
+            told.extend(self.notes.drain(..).map(Told::Note));
             // Where they are not taken it waits: the next answer has the growth of that time in it.
             let is_heard = told.drain(..).all(|told| tell.send(told).is_ok());
             if is_last || !is_heard {
@@ -315,26 +360,31 @@ impl Asking {
         }
     }
 
-    /// Looks for pg_stat_statements where that is due and the server answers. Returns what there is to say, and was not said before.
-    fn look_for_statements(&mut self) -> Option<String> {
+    /// Looks for pg_stat_statements, and for what is turned off, where that is due and the server answers.
+    fn look_for_statements(&mut self) {
         let looks = self.looks_for_statements;
-        let client = self.client.as_mut().filter(|_| looks)?;
+        let Some(client) = self.client.as_mut().filter(|_| looks) else {
+            return;
+        };
         self.looks_for_statements = false;
         let earlier = self.statements.take();
-        let note = match StatementCounts::find(client, &self.asked.config) {
+        let mut notes: Vec<String> = turned_off(client).into_iter().collect();
+        match StatementCounts::find(client, &self.asked.config) {
             Ok(mut statements) => {
                 if let Some(earlier) = earlier {
                     statements.go_on_from(earlier);
                 }
                 self.statements = Some(statements);
-                return None;
             }
-            Err(note) => note,
-        };
-        (note != self.said_of_statements).then(|| {
-            self.said_of_statements.clone_from(&note);
-            note
-        })
+            Err(note) => notes.push(note),
+        }
+        for note in notes {
+            if self.said.contains(&note) {
+                continue;
+            }
+            self.notes.push(note.clone());
+            self.said.push(note);
+        }
     }
 
     /// What sessions execute now. Where the connection is lost the views, which are asked next, make another one.
@@ -406,9 +456,24 @@ impl Asking {
             None if self.asked.has_ended() => return Err("it has ended".to_string()),
             none => none.insert(connected(&self.asked.config)?),
         };
-        let answer = client
-            .simple_query(&self.asked.question)
-            .map_err(|e| described(&e))?;
+        let answer = match answers(client, &self.asked.views) {
+            Err(e) if is_refusal(&e) => {
+                // One of them takes all others with it.
+                let mut refused = Vec::new();
+                self.asked.views.retain(|view| match answers(client, &[*view]) {
+                    Err(e) if is_refusal(&e) => {
+                        refused.push(format!("{} ({})", view.name, described(&e)));
+                        false
+                    }
+                    // Of what else went wrong the next question tells.
+                    _ => true,
+                });
+                self.notes.push(not_told(&refused));
+                answers(client, &self.asked.views)
+            }
+            other => other,
+        };
+        let answer = answer.map_err(|e| described(&e))?;
         Ok(answer.iter().filter_map(Row::of).collect())
     }
 
@@ -424,6 +489,61 @@ impl Asking {
             }),
         });
     }
+}
+
+/// Asks views in one transaction: they are of one moment.
+fn answers(client: &mut Client, views: &[View]) -> Result<Vec<SimpleQueryMessage>, postgres::Error> {
+    let questions: Vec<&str> = views.iter().map(|view| view.question).collect();
+    client.simple_query(&questions.join(";"))
+}
+
+/// The server will say the same the next time: there is no such thing, or it may not be read.
+fn is_refusal(error: &postgres::Error) -> bool {
+    error.code().is_some_and(|code| is_lasting(code.code()))
+}
+
+/// By the class of a SQLSTATE: syntax error or access rule violation, feature not supported.
+fn is_lasting(state: &str) -> bool {
+    ["42", "0A"].iter().any(|class| state.starts_with(class))
+}
+
+fn not_told(refused: &[String]) -> String {
+    format!(
+        "not known, because the server does not tell it: {}; what else it counts is told",
+        refused.join("; ")
+    )
+}
+
+/// What the server does not count because a setting is off, if anything: a 0 in its views would look like a number.
+fn turned_off(client: &mut Client) -> Option<String> {
+    let answer = match client.simple_query(SETTINGS) {
+        Ok(answer) => answer,
+        Err(e) => {
+            return Some(format!(
+                "whether the server counts everything is not known: {}",
+                described(&e)
+            ));
+        }
+    };
+    let settings = answer.iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some((row.get(0)?, row.get(1)?)),
+        _ => None,
+    });
+    off(settings)
+}
+
+fn off<'a>(settings: impl Iterator<Item = (&'a str, &'a str)>) -> Option<String> {
+    let settings: HashMap<&str, &str> = settings.collect();
+    let off = TURNED_OFF
+        .iter()
+        .filter(|(name, _)| settings.get(name).is_some_and(|setting| *setting == "off"));
+    let off: Vec<String> = off.map(|(name, what)| format!("{name} ({what})")).collect();
+    (!off.is_empty()).then(|| {
+        format!(
+            "these settings of the server are off, and what it would count with them is not known, even where its views say 0: {}",
+            off.join("; ")
+        )
+    })
 }
 
 /// A row of a view.
@@ -464,6 +584,8 @@ impl Row {
 struct Known {
     /// By what tells the rows of a name apart.
     numbers: HashMap<(String, String), i64>,
+    /// There was an answer.
+    has_begun: bool,
 }
 
 impl Known {
@@ -471,8 +593,7 @@ impl Known {
     /// smaller now has begun anew.
     fn grown(&mut self, rows: &[Row]) -> Vec<Growth> {
         let earlier = std::mem::take(&mut self.numbers);
-        // No answer is without the databases.
-        let is_first = earlier.is_empty();
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
         let mut sums: HashMap<(Option<u32>, String), i64> = HashMap::new();
         for row in rows {
             for (name, number) in row.numbers() {
@@ -531,10 +652,11 @@ mod tests {
 
     #[test]
     fn each_version_is_asked_for_the_views_that_it_has() {
-        for (major, views) in [(15, 3), (16, 4), (17, 5), (18, 7), (19, 7)] {
-            assert_eq!(question(major).split(';').count(), views, "{major}");
+        for (major, many) in [(15, 3), (16, 4), (17, 5), (18, 7), (19, 7)] {
+            assert_eq!(views(major).len(), many, "{major}");
         }
-        assert!(!question(17).contains("pg_stat_get_backend_io"));
+        let of_sessions = |view: &View| view.name == "pg_stat_get_backend_io";
+        assert!(!views(17).iter().any(of_sessions));
     }
 
     #[test]
@@ -557,6 +679,33 @@ mod tests {
                 growth(None, "d.blks_read", 3 + 4 + 5)
             ]
         );
+    }
+
+    #[test]
+    fn what_is_not_counted_is_named() {
+        let all_on = [("track_io_timing", "on"), ("compute_query_id", "auto")];
+        assert_eq!(off(all_on.into_iter()), None);
+        let some_off = [
+            ("track_wal_io_timing", "off"),
+            ("track_counts", "on"),
+            ("track_io_timing", "off"),
+        ];
+        let told = off(some_off.into_iter()).expect("something is off");
+        for part in ["track_io_timing (", "blk_read_time", "track_wal_io_timing ("] {
+            assert!(told.contains(part), "{told}");
+        }
+        assert!(!told.contains("track_counts"), "{told}");
+    }
+
+    #[test]
+    fn a_view_is_given_up_only_where_the_server_refuses_it() {
+        // insufficient_privilege, undefined_table; query_canceled, admin_shutdown, too_many_connections.
+        for lasting in ["42501", "42P01"] {
+            assert!(is_lasting(lasting), "{lasting}");
+        }
+        for passing in ["57014", "57P01", "53300", "08006"] {
+            assert!(!is_lasting(passing), "{passing}");
+        }
     }
 
     #[test]

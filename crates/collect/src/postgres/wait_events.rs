@@ -63,7 +63,7 @@ impl WaitEventNames {
     /// knows.
     ///
     /// Names given at run time live in the server's memory, not in its binary: they come out as `extension#95` (an
-    /// LWLock tranche of an extension, by tranche id) and `custom#3` (a custom event of class Extension or
+    /// LWLock tranche of an extension, by tranche id; [`super::tranches`] knows most of these names) and `custom#3` (a custom event of class Extension or
     /// InjectionPoint, since version 17). A number without a name is shown as it is, `#0x0A0000FF`, in class `unknown`
     /// if the class has no name either.
     pub(crate) fn decode(&self, info: u32) -> Option<(Cow<'static, str>, Cow<'static, str>)> {

@@ -25,6 +25,7 @@ use crate::who;
     sudo dbtime latch --columns session,name,mode user=bob\n  \
     sudo dbtime latch --exact\n  sudo dbtime latch --all-locks --top 50\n\n\
     WHO is any of these words. Of several pids, or values of one name, one has to match; of different names, all:\n  \
+    all, fg, bg                 everybody; who works for clients; the others\n  \
     4711  4711,4712             pids\n  \
     user=bob  database=shop  application=… client=… backend_type=…\n  \
     wait=IO:WALSync  state=disk  query=-42"
@@ -101,6 +102,7 @@ pub(super) fn run(arguments: &LatchArguments) -> anyhow::Result<ExitCode> {
             statements: true,
             late: Late::IsLeftOut,
         },
+        levels: false,
         tells_progress: true,
     };
     let mut is_known = false;

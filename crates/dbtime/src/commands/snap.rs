@@ -2,16 +2,16 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
-use dbtime_collect::Options;
-use dbtime_report::{Filter, Snapshot, SnapshotColumn, SnapshotOptions, snapshot_csv};
+use clap::Args;
+use dbtime_collect::{Locks, Options};
+use dbtime_report::{Filter, LineKind, Snapshot, SnapshotColumn, SnapshotOptions, snapshot_csv};
 
 use super::SNAPSHOT_SESSIONS;
 use crate::exit_code::NOTHING_RECORDED;
 use crate::live::{self, Kept, Late, Length, Plan};
 use crate::memory;
 use crate::options::time::parse_whole_seconds;
-use crate::options::{LiveRate, Precision, ServerStatistics, ShownTexts, TargetOptions};
+use crate::options::{LiveRate, Precision, ServerStatistics, ShownTexts, SnapshotFormat, TargetOptions};
 use crate::output::{self, say};
 use crate::remains::mend;
 use crate::signals::{Second, stop_on_signals};
@@ -28,7 +28,8 @@ use crate::who;
     4711  4711,4712             pids\n  \
     user=bob  database=shop  application=… client=… backend_type=…\n  \
     wait=IO  state=disk  query=-42    that time alone, without statistics\nAlso:\n  \
-    gather=stw                  s statistics, t times, w waits, l LWLocks held, a all [default: stw]\n  \
+    gather=stw                  s statistics, t times, w waits, l LWLocks held, o locks of pg_locks held and awaited,\n  \
+    \x20                           a all [default: stw]\n  \
     include=TEXT                only what has TEXT in its name\n  \
     ash=query,wait,state        average active sessions by these"
 )]
@@ -62,7 +63,7 @@ pub struct SnapArguments {
     layout: SnapLayout,
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    format: SnapFormat,
+    format: SnapshotFormat,
 }
 
 /// How a snapshot is shown as text.
@@ -74,17 +75,6 @@ struct SnapLayout {
     /// Sessions of a snapshot to show: those with the most time
     #[arg(long, value_name = "N", default_value_t = SNAPSHOT_SESSIONS)]
     sessions: usize,
-}
-
-/// Output formats of a snapshot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum SnapFormat {
-    /// Tables for a terminal
-    Text,
-    /// One line for each thing that grew
-    Csv,
-    /// JSON, one line for each snapshot
-    Json,
 }
 
 /// `10`, `30s`, `1m`: whole seconds; `end`.
@@ -119,6 +109,10 @@ pub(super) fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
             connect: arguments.statistics.connect.clone(),
             standbys: Vec::new(),
             at_once: true,
+            locks: match wanted.gather.contains(&LineKind::Lock) {
+                true => Locks::All,
+                false => Locks::None,
+            },
             ..Options::sampled(arguments.target.target(), arguments.rate.rate_hz)
         },
         length: arguments.length,
@@ -128,12 +122,13 @@ pub(super) fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
             statements: true,
             late: Late::IsLeftOut,
         },
+        levels: wanted.gather.contains(&LineKind::Stat),
         tells_progress: true,
     };
     let mut is_empty = true;
     let mut is_first = true;
     live::take(&plan, &stop, &mut |one| {
-        if arguments.format == SnapFormat::Csv && std::mem::take(&mut is_first) {
+        if arguments.format == SnapshotFormat::Csv && std::mem::take(&mut is_first) {
             output::print_on(&snapshot_csv::head())?;
         }
         let options = SnapshotOptions {
@@ -165,10 +160,10 @@ pub(super) fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
 fn rendered(snapshot: &Snapshot, arguments: &SnapArguments) -> anyhow::Result<String> {
     let layout = &arguments.layout;
     Ok(match arguments.format {
-        SnapFormat::Text => {
+        SnapshotFormat::Text => {
             dbtime_report::text::render_snapshot(snapshot, &layout.columns, layout.sessions, output::width())
         }
-        SnapFormat::Csv => snapshot_csv::render(snapshot)?,
-        SnapFormat::Json => dbtime_report::json::render_snapshot(snapshot),
+        SnapshotFormat::Csv => snapshot_csv::render(snapshot)?,
+        SnapshotFormat::Json => dbtime_report::json::render_snapshot(snapshot),
     })
 }

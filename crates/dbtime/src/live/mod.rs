@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dbtime_collect::{Collector, Ending, Options, Status};
-use dbtime_model::LockUses;
+use dbtime_model::counter::{self, task};
 use dbtime_model::recording::Meta;
+use dbtime_model::{CounterRow, LockUses};
 use dbtime_report::{Filter, Source};
 
 use crate::output::{ProgressLine, say};
@@ -55,6 +56,8 @@ pub struct Plan {
     pub count: u32,
     /// What is kept of what comes.
     pub kept: Kept,
+    /// The memory of sessions that ran is told, as it is at the end of a snapshot.
+    pub levels: bool,
     /// A line on the terminal says how far the next one is.
     pub tells_progress: bool,
 }
@@ -114,6 +117,7 @@ pub fn take(plan: &Plan, stop: &Arc<AtomicBool>, show: &mut Show<'_>) -> anyhow:
         collector,
         windows,
         line,
+        levels: plan.levels,
         tells_progress: plan.tells_progress,
         number: 1,
         waited_us: 0,
@@ -127,6 +131,7 @@ pub fn take(plan: &Plan, stop: &Arc<AtomicBool>, show: &mut Show<'_>) -> anyhow:
 struct Live<'a> {
     collector: Collector,
     windows: Windows,
+    levels: bool,
     line: ProgressLine,
     tells_progress: bool,
     /// Of the next snapshot.
@@ -235,7 +240,13 @@ impl Live<'_> {
 
     fn show_next(&mut self) -> anyhow::Result<()> {
         let live = self.collector.ids().collect();
-        let (from_us, to_us, rows) = self.windows.next(&live);
+        let (from_us, to_us, mut rows) = self.windows.next(&live);
+        if self.levels {
+            // Who did nothing has no other line, and is not read for these.
+            let ran = rows.counters.iter().filter(|row| has_run(row));
+            let ran = ran.map(|row| row.session).collect();
+            rows.counters.extend(self.collector.levels(&ran, from_us));
+        }
         let meta = Meta {
             // Of this snapshot all is there.
             complete: true,
@@ -265,6 +276,12 @@ impl Live<'_> {
         self.line.clear();
         say(format_args!("{text}"));
     }
+}
+
+/// The kernel switched from the session.
+fn has_run(row: &CounterRow) -> bool {
+    let switches = [task::VOLUNTARY_SWITCHES, task::INVOLUNTARY_SWITCHES];
+    row.source == counter::KERNEL && switches.contains(&row.name.as_str())
 }
 
 fn next_second(us: i64) -> i64 {

@@ -11,6 +11,17 @@ pub enum TableFormat {
     Json,
 }
 
+/// Output formats of snapshots of sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SnapshotFormat {
+    /// Tables for a terminal
+    Text,
+    /// One line for each thing that grew
+    Csv,
+    /// JSON, one line for each snapshot
+    Json,
+}
+
 /// One answer.
 #[derive(Debug, Args)]
 pub struct AnswerFormat {

@@ -32,7 +32,7 @@ pub mod time;
 
 pub use compared::ComparedOptions;
 pub use files::FileOptions;
-pub use format::{AnswerFormat, StreamFormat, TableFormat};
+pub use format::{AnswerFormat, SnapshotFormat, StreamFormat, TableFormat};
 pub use latch_layout::LatchLayout;
 pub use new_recording::NewRecording;
 pub use precision::{CollectorKind, ExactLevel, Precision};

@@ -72,6 +72,7 @@ impl Selection {
             waits: self.wait.clone(),
             states: self.state.clone(),
             statements: self.query.iter().map(|id| id.cast_unsigned()).collect(),
+            ..Filter::default()
         }
     }
 

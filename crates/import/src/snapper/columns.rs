@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use super::length::{Length, Rounded};
 use crate::oracle_trace::wall_clock;
 use crate::text::{decimal, printed_billionths};
 
@@ -40,12 +41,17 @@ pub(super) struct Columns {
     seconds: Option<usize>,
     kind: usize,
     statistic: usize,
+    /// Growth, exact where the table has that.
     delta: usize,
+    is_rounded: bool,
     waits: Option<usize>,
+    per_second: Option<usize>,
+    percent: Option<usize>,
+    waits_per_second: Option<usize>,
 }
 
 /// A row of the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Row<'a> {
     pub session: Session<'a>,
     /// When the snapshot began, microseconds since the Unix epoch, and how long it was, where rows say both.
@@ -53,7 +59,11 @@ pub(super) struct Row<'a> {
     pub kind: &'a [u8],
     pub statistic: &'a [u8],
     pub delta: i64,
+    /// The growth is to three digits or so.
+    pub is_rounded: bool,
     pub waits: Option<i64>,
+    /// What the row says of how long the snapshot was.
+    pub length: Length,
 }
 
 /// Whose row it is, as it is printed.
@@ -65,7 +75,7 @@ pub(super) struct Session<'a> {
 }
 
 /// What a line is.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(super) enum Meaning<'a> {
     Row(Row<'a>),
     /// A row, but not all of it.
@@ -79,7 +89,7 @@ impl Columns {
         Columns::of(FIRST_VERSION)
     }
 
-    /// The columns of a heading; none when the line is no heading, or one of a table without exact numbers.
+    /// The columns of a heading; none when the line is no heading, or one of a table without growth.
     pub(super) fn of(line: &[u8]) -> Option<Columns> {
         if line.len() > MAX_HEADING || memchr::memmem::find(line, b"STATISTIC").is_none() {
             return None;
@@ -96,8 +106,12 @@ impl Columns {
             seconds: at("SECONDS"),
             kind: at("TYPE")?,
             statistic: at("STATISTIC")?,
-            delta: at("DELTA")?,
+            delta: at("DELTA").or_else(|| at("HDELTA"))?,
+            is_rounded: at("DELTA").is_none(),
             waits: at("NUM_WAITS"),
+            per_second: at("HDELTA/SEC"),
+            percent: at("%TIME"),
+            waits_per_second: at("WAITS/SEC"),
         };
         (columns.kind < columns.statistic && columns.statistic < columns.delta).then_some(columns)
     }
@@ -121,6 +135,14 @@ impl Columns {
             Some(row) => Meaning::Row(row),
             None if TYPES.contains(&kind.trim_ascii()) => Meaning::Damaged,
             None => Meaning::Other,
+        }
+    }
+
+    /// What stands where growth does.
+    fn growth(&self, text: &[u8]) -> Option<i64> {
+        match self.is_rounded {
+            true => Rounded::short(text).map(|rounded| rounded.value.round() as i64),
+            false => integer(text),
         }
     }
 
@@ -148,13 +170,25 @@ impl Columns {
             )),
             _ => None,
         };
+        let delta = self.growth(cells.cell(self.delta))?;
+        let waits = integer(optional(self.waits));
+        let mut length = Length::default();
+        if !self.is_rounded {
+            length.divides(delta, Rounded::short(optional(self.per_second)));
+            length.divides(delta, Rounded::percent(optional(self.percent)));
+        }
+        if let Some(waits) = waits {
+            length.divides(waits, Rounded::short(optional(self.waits_per_second)));
+        }
         is_row.then_some(Row {
             session,
             taken,
             kind,
             statistic,
-            delta: integer(cells.cell(self.delta))?,
-            waits: integer(optional(self.waits)),
+            delta,
+            is_rounded: self.is_rounded,
+            waits,
+            length,
         })
     }
 }
@@ -191,7 +225,7 @@ impl<'a, 'c> Cells<'a, 'c> {
             let end = end.or(is_last.then_some(line.len()));
             begin
                 .zip(end)
-                .is_some_and(|(begin, end)| integer(line[begin + 1..end].trim_ascii()).is_some())
+                .is_some_and(|(begin, end)| columns.growth(line[begin + 1..end].trim_ascii()).is_some())
         })?;
         let (left, right) = commas.split_at(columns.statistic.min(commas.len()));
         let commas = [left, right.get(own..)?].concat();
@@ -295,6 +329,35 @@ mod tests {
     }
 
     #[test]
+    fn rounded_growth_is_read_where_there_is_no_other() {
+        let columns = Columns::of(
+            b" SID @INST, USERNAME  , TYPE, STATISTIC           ,     HDELTA, HDELTA/SEC,    %TIME, GRAPH",
+        )
+        .expect("a heading");
+        for (line, delta) in [
+            (
+                "  1090  @1, TANEL     , STAT, session logical reads ,     64.25M,    491.58k,         ,",
+                64_250_000,
+            ),
+            (
+                "  1090  @1, TANEL     , WAIT, db file, a and b      ,     -1.5ms,     .02us,",
+                -1_500,
+            ),
+            (
+                "  1090  @1, TANEL     , TIME, DB time               ,    114.17s,   873.58ms,",
+                114_170_000,
+            ),
+        ] {
+            let row = row(&columns, line);
+            assert_eq!((row.delta, row.is_rounded), (delta, true), "{line}");
+        }
+        assert_eq!(
+            columns.line(b"  1090  @1, TANEL     , TIME, DB time               ,   ########,   873.58ms,"),
+            Meaning::Damaged
+        );
+    }
+
+    #[test]
     fn what_is_no_row_is_told_from_a_damaged_one() {
         let columns =
             Columns::of(b"    SID, USERNAME  , TYPE, STATISTIC ,         DELTA").expect("a heading");
@@ -315,7 +378,11 @@ mod tests {
         ] {
             assert_eq!(columns.line(other.as_bytes()), Meaning::Other, "{other}");
         }
-        for no_heading in ["SID, TYPE, STATISTIC, HDELTA", "TYPE", "DELTA, TYPE, STATISTIC"] {
+        for no_heading in [
+            "SID, TYPE, STATISTIC, HDELTA/SEC",
+            "TYPE",
+            "DELTA, TYPE, STATISTIC",
+        ] {
             assert!(Columns::of(no_heading.as_bytes()).is_none(), "{no_heading}");
         }
     }

@@ -14,16 +14,19 @@
 //!
 //! # Rows
 //! See [`crate::session_growth`]. A session is a SID and its user name in a file. What stands at SID -1 (latches, enqueues,
-//! buffers) is counted by the instance as a whole, and belongs to no session. Exact numbers only: rounded ones (HDELTA) are not
-//! read. The table of sampled sessions (ASH) is left out.
+//! buffers) is counted by the instance as a whole, and belongs to no session. Where a table has no exact numbers, the rounded ones
+//! (HDELTA) are read. Each snapshot is a period of its own ([`dbtime_model::recording::Meta::periods`]). Samples of
+//! active sessions (ASH) are read of files that have nothing else: beside statistics and waits they are the same time once more.
 
+mod ash;
 mod columns;
+mod length;
 mod snapshot;
 
 use std::io::Read;
 use std::path::Path;
 
-use dbtime_model::recording::{Clock, ImportedFile};
+use dbtime_model::recording::{Clock, CoveredPeriod, ImportedFile};
 
 use crate::import::unknown_line;
 use crate::lines::Line;
@@ -31,16 +34,23 @@ use crate::names::Names;
 use crate::oracle_trace::events::Events;
 use crate::oracle_trace::wall_clock;
 use crate::session_growth::Interval;
-use crate::text::printed_billionths;
+use crate::text::{decimal, printed_billionths};
 use crate::{Import, ImportError, Importer, Lines, Measure};
+use ash::{Ash, Sampling};
 use columns::{Columns, Meaning};
 use snapshot::Snapshot;
 
 const BANNER: &[u8] = b"-- Session Snapper v";
 
+const END_OF_SAMPLES: &[u8] = b"--  End of ASH snap ";
+
 const NO_ZONE: &str = "Snapper does not print a time zone: its times are taken as UTC";
+const ROUNDED: &str =
+    "Snapper printed no exact growth (DELTA) but rounded one (HDELTA): numbers have some three digits";
 const NO_SAMPLES: &str =
     "Snapper's samples of active sessions (ASH) are left out: statistics, time model and waits are read";
+const SAMPLES: &str =
+    "Snapper printed samples of active sessions (ASH) alone: two digits of each share, and no idle time";
 
 /// Rows that wait for the end of their snapshot: a snapshot of a thousand sessions has a hundred thousand.
 const MAX_ROWS: usize = 1_000_000;
@@ -67,7 +77,10 @@ impl Importer for Snapper {
                 Some(columns) if line.starts_with(b"DATA,") => matches!(columns.line(line), Meaning::Row(_)),
                 _ => false,
             };
-            line.starts_with(BANNER) || Columns::of(line).is_some() || is_row()
+            line.starts_with(BANNER)
+                || line.starts_with(END_OF_SAMPLES)
+                || Columns::of(line).is_some()
+                || is_row()
         })
     }
 
@@ -85,6 +98,8 @@ impl Importer for Snapper {
             columns: None,
             first_version: Columns::of_first_version(),
             open: Snapshot::default(),
+            ash: Ash::default(),
+            sampled: 0,
             early: Vec::new(),
             early_rows: 0,
             first_us: None,
@@ -135,6 +150,10 @@ struct Reader<'a> {
     first_version: Option<Columns>,
     /// The snapshot whose rows are being read.
     open: Snapshot,
+    /// Samples that are being read.
+    ash: Ash,
+    /// Rows of samples.
+    sampled: u64,
     /// Snapshots without a time, from before the first time in the file.
     early: Vec<Snapshot>,
     early_rows: usize,
@@ -156,6 +175,9 @@ impl Reader<'_> {
             if line.ended {
                 self.comment(about.trim_ascii_start());
             }
+            return;
+        }
+        if line.ended && self.ash.line(text) {
             return;
         }
         let of_first_version = self.first_version.as_ref().filter(|_| text.starts_with(b"DATA,"));
@@ -206,12 +228,11 @@ impl Reader<'_> {
         if about.starts_with(b"Session Snapper v") {
             self.end_by_rows(false);
         } else if about.starts_with(b"End of ASH snap") {
-            if memchr::memmem::find(about, b"samples_taken=0").is_none() {
-                self.into.reason(NO_SAMPLES);
-            }
+            self.end_samples(about);
         } else if about.starts_with(b"End of Stats snap") || about.starts_with(b"End of snap") {
             match end(about) {
-                Some((end_us, elapsed_ns)) => {
+                Some((end_us, printed_ns)) => {
+                    let elapsed_ns = self.open.length.finish(printed_ns);
                     self.end(end_us.saturating_sub(elapsed_ns / 1000), end_us, elapsed_ns, true)
                 }
                 // Version 1: its rows say it.
@@ -248,6 +269,14 @@ impl Reader<'_> {
             return;
         }
         self.early_are_at(begin_us);
+        if snapshot.is_rounded {
+            self.into.reason(ROUNDED);
+        }
+        self.into.period(CoveredPeriod {
+            from_us: begin_us,
+            to_us: end_us,
+            elapsed_ns: elapsed_ns.unsigned_abs(),
+        });
         let interval = Interval {
             begin_us,
             end_us,
@@ -261,10 +290,51 @@ impl Reader<'_> {
             &self.file.path,
             self.into,
         );
-        self.first_us = Some(self.first_us.map_or(begin_us, |first| first.min(begin_us)));
-        self.last_us = Some(self.last_us.map_or(end_us, |last| last.max(end_us)));
+        self.takes(begin_us, end_us);
         self.covered.snapshots += 1;
         self.covered.us = self.covered.us.saturating_add(elapsed_ns / 1000);
+    }
+
+    /// The end of the tables of samples.
+    fn end_samples(&mut self, about: &[u8]) {
+        let ash = std::mem::take(&mut self.ash);
+        let samples = after(about, b"samples_taken=").and_then(|text| {
+            let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            decimal(&text[..digits])
+        });
+        if samples == Some(0) {
+            return;
+        }
+        let end = end(about);
+        let (0, Some(samples), Some((end_us, elapsed_ns))) = (self.read, samples, end) else {
+            self.into.reason(NO_SAMPLES);
+            return;
+        };
+        let period = CoveredPeriod {
+            from_us: end_us.saturating_sub(elapsed_ns / 1000),
+            to_us: end_us,
+            elapsed_ns: elapsed_ns.unsigned_abs(),
+        };
+        let of = Sampling {
+            last_second: period.last_second_us(),
+            begin_us: period.from_us,
+            elapsed_ns,
+            samples,
+        };
+        let rate_hz = samples as f64 / (elapsed_ns as f64 / 1e9);
+        if rate_hz.is_finite() {
+            self.into.rate(rate_hz.round() as u32);
+        }
+        self.into.period(period);
+        self.into.reason(SAMPLES);
+        self.sampled += ash.finish(of, &self.file.path, &mut self.events, self.into);
+        self.takes(period.from_us, end_us);
+    }
+
+    /// The file tells of this time.
+    fn takes(&mut self, begin_us: i64, end_us: i64) {
+        self.first_us = Some(self.first_us.map_or(begin_us, |first| first.min(begin_us)));
+        self.last_us = Some(self.last_us.map_or(end_us, |last| last.max(end_us)));
     }
 
     fn early_are_at(&mut self, us: i64) {
@@ -335,7 +405,7 @@ impl Reader<'_> {
                 self.disappeared.count, self.disappeared.line
             ));
         }
-        if self.read == 0 {
+        if self.read == 0 && self.sampled == 0 {
             self.into.problem(format!(
                 "{path}: it has no statistics with exact numbers (DELTA): run Snapper with 'stats' or 'all'"
             ));
@@ -351,6 +421,7 @@ impl Reader<'_> {
             None => Clock::None,
         };
         self.into.set_measure(Measure {
+            sampled: self.sampled > 0,
             clock,
             ..Measure::default()
         });
@@ -362,11 +433,18 @@ fn seconds(us: i64) -> f64 {
     us as f64 / 1e6
 }
 
+/// What stands behind a key.
+fn after<'a>(about: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    memchr::memmem::find(about, key).map(|at| &about[at + key.len()..])
+}
+
 /// `End of Stats snap 1, end=2014-11-01 20:50:06, seconds=130.7`: microseconds since the Unix epoch, and nanoseconds.
 fn end(about: &[u8]) -> Option<(i64, i64)> {
-    let after = |key: &[u8]| memchr::memmem::find(about, key).map(|at| &about[at + key.len()..]);
-    let moment = wall_clock(after(b"end=")?.get(..19)?)?;
-    Some((moment, printed_billionths(after(b"seconds=")?.trim_ascii())?))
+    let moment = wall_clock(after(about, b"end=")?.get(..19)?)?;
+    // Of samples more follows.
+    let seconds = after(about, b"seconds=")?;
+    let end = memchr::memmem::find(seconds, b", ").unwrap_or(seconds.len());
+    Some((moment, printed_billionths(seconds[..end].trim_ascii())?))
 }
 
 #[cfg(test)]
@@ -379,6 +457,10 @@ mod tests {
         assert_eq!(
             end(b"End of Stats snap 1, end=2014-11-01 20:50:06, seconds=130.7"),
             Some((1_414_875_006_000_000, 130_700_000_000))
+        );
+        assert_eq!(
+            end(b"End of ASH snap 1, end=2014-11-01 20:50:06, seconds=10, samples_taken=96, AAS=1"),
+            Some((1_414_875_006_000_000, 10_000_000_000))
         );
         for nothing in [
             "End of snap 1",

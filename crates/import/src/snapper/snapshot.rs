@@ -3,6 +3,7 @@
 use dbtime_model::{BackendType, SessionId, SessionRow};
 
 use super::columns::{Row, Session};
+use super::length::Length;
 use crate::Import;
 use crate::names::Names;
 use crate::oracle_trace::backend_type;
@@ -34,6 +35,10 @@ pub(super) struct Snapshot {
     pub taken: Option<(i64, i64)>,
     /// Rows could not be read.
     pub is_damaged: bool,
+    /// Growth is rounded.
+    pub is_rounded: bool,
+    /// What its rows say of how long it was.
+    pub length: Length,
     rows: Vec<Grown>,
     sessions: Vec<Who>,
     numbers: Table<Who, u32>,
@@ -67,6 +72,8 @@ impl Snapshot {
             self.line = line;
             self.taken = row.taken;
         }
+        self.is_rounded |= row.is_rounded;
+        self.length.meet(row.length);
         self.rows.push(Grown {
             session,
             kind,

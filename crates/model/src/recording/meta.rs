@@ -37,12 +37,40 @@ pub struct Meta {
     /// Files it was made of; empty when it was recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<ImportedFile>,
+    /// Stretches of time that the rows tell of, in order, where that is not all from begin to end: snapshots in a file. Each row is
+    /// in the last second of its own. At most [`CoveredPeriod::MOST`]. Since 1.18.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub periods: Vec<CoveredPeriod>,
     /// Of a recording of context switches: what cannot be told from the rows. Since 1.3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduling: Option<Scheduling>,
     /// Remarkable events, in order: server stopped, segment not written …
     #[serde(default)]
     pub notes: Vec<Note>,
+}
+
+/// A stretch of time that rows tell of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoveredPeriod {
+    /// When it began, microseconds since the Unix epoch; to a second where its source tells whole seconds.
+    pub from_us: i64,
+    /// When it ended.
+    pub to_us: i64,
+    /// How long it was, nanoseconds: what growth and times in it are divided by. Less than from begin to end where
+    /// neighbours were made one.
+    pub elapsed_ns: u64,
+}
+
+impl CoveredPeriod {
+    /// So many are kept of a recording. Of more, neighbours are made one: how long all were stays known.
+    pub const MOST: usize = 4096;
+
+    /// The last second that it has some of, in which its rows are: microseconds since the Unix epoch.
+    pub fn last_second_us(&self) -> i64 {
+        const SECOND_US: i64 = 1_000_000;
+        let last_us = self.to_us.saturating_sub(1).max(self.from_us);
+        last_us.div_euclid(SECOND_US).saturating_mul(SECOND_US)
+    }
 }
 
 /// The host that was recorded.

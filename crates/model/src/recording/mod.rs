@@ -28,9 +28,9 @@ pub use encoder::TableEncoder;
 pub use files::{BytesRead, Files, TableFile};
 pub use finished::{Compacted, compact};
 pub use meta::{
-    CallInFlight, Clock, CollectorMeta, Cost, DatabaseMeta, HostMeta, ImportedFile, KernelTrace,
-    LaterVersion, Merged, Meta, Note, ProgramCost, Quality, SCHEMA_VERSION, Scheduling, Segments, SqlTrace,
-    TraceGap, Unit, UnknownLine,
+    CallInFlight, Clock, CollectorMeta, Cost, CoveredPeriod, DatabaseMeta, HostMeta, ImportedFile,
+    KernelTrace, LaterVersion, Merged, Meta, Note, ProgramCost, Quality, SCHEMA_VERSION, Scheduling,
+    Segments, SqlTrace, TraceGap, Unit, UnknownLine,
 };
 pub use reader::{Problem, Recording};
 pub use unfinished_import::remove_unfinished_import;

@@ -7,6 +7,7 @@ use super::noise::FEWEST_SLICES;
 use super::side::Side;
 use crate::latency::WaitUnit;
 use crate::load::Source;
+use crate::number::counted;
 use crate::product;
 
 /// Modules that are named in a warning.
@@ -105,9 +106,15 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
         let slices = side.slices().count();
         // What knows no time is said to be not tested anyhow.
         if slices < FEWEST_SLICES && meta.collector.clock != Clock::None {
-            warnings.push(format!(
-                "{name} covers {slices} s: nothing can be told from noise in less than {FEWEST_SLICES} s"
-            ));
+            warnings.push(match side.slices().are_snapshots() {
+                true => format!(
+                    "{name} has {}: nothing can be told from noise by fewer than {FEWEST_SLICES}",
+                    counted(slices, "snapshot")
+                ),
+                false => format!(
+                    "{name} covers {slices} s: nothing can be told from noise in less than {FEWEST_SLICES} s"
+                ),
+            });
         }
     }
     let [one, other] = [0, 1].map(|side| sides[side].period.elapsed_ns().max(1));

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use dbtime_model::counter;
+
 use super::answer::{CounterChange, Verdict};
-use super::noise::{Measure, test};
+use super::headline::rate;
+use super::noise::{FEWEST_SLICES, Measure, test};
 use super::side::Side;
 use super::{DiffOptions, Per};
 use crate::load::Source;
@@ -11,6 +14,8 @@ use crate::scan::is_foreground;
 
 /// Counters that differ less are called equal.
 const SMALLEST_CHANGE: f64 = 0.1;
+/// So many are named in the sentence.
+const NAMED: usize = 3;
 
 /// Growth of both sides.
 struct Counter {
@@ -29,7 +34,7 @@ pub(super) fn compare(
     let empty = [0, 1].map(|n| vec![0.0; sides[n].slices().count()]);
     for (n, side) in sides.iter_mut().enumerate() {
         let filter = &options.filters[n];
-        let slices = side.slices();
+        let slices = side.slices().clone();
         let dimensions = &mut side.dimensions;
         // What cannot be read was named when work was counted.
         let _ = sources[n].counters(|row| {
@@ -84,4 +89,50 @@ pub(super) fn compare(
     };
     changes.sort_by(|one, other| part(other).total_cmp(&part(one)));
     changes
+}
+
+/// What the counters of snapshots say, which have no samples: which of them changed by more than chance, and by how much. Empty where
+/// that is not all there is.
+pub(super) fn sentence(changes: &[CounterChange], sides: &[Side; 2], per: &Per) -> String {
+    let is_of_snapshots = |side: &Side| side.is_of_snapshots && side.total.samples == 0;
+    if !sides.iter().all(is_of_snapshots) {
+        return String::new();
+    }
+    let is_growth =
+        |change: &&CounterChange| change.source == counter::SNAPPER && change.name != counter::ELAPSED_NS;
+    let all: Vec<&CounterChange> = changes.iter().filter(is_growth).collect();
+    let with = |verdict: Verdict| all.iter().filter(move |change| change.verdict == verdict);
+    let untested = with(Verdict::NotTested).count();
+    if untested > 0 {
+        return format!(
+            "{untested} of {} counters differ by a tenth or more; whether by chance cannot be told from fewer than \
+             {FEWEST_SLICES} snapshots of each side.",
+            all.len()
+        );
+    }
+    let certain = with(Verdict::Significant).count();
+    if certain == 0 {
+        return format!("None of {} counters differs by more than chance.", all.len());
+    }
+    let named: Vec<String> = with(Verdict::Significant)
+        .take(NAMED)
+        .map(|change| amounts(change))
+        .collect();
+    let more = if certain > NAMED { ", …" } else { "" };
+    format!(
+        "{certain} of {} counters differ by more than chance (per {}, GOOD and BAD): {}{more}.",
+        all.len(),
+        per.unit,
+        named.join(", ")
+    )
+}
+
+/// `stat:user calls 12.0 and 36.0 (3.00 times)`
+fn amounts(change: &CounterChange) -> String {
+    let [good, bad] = change.per_unit;
+    let times = match good * bad > 0.0 {
+        true => format!(" ({} times)", rate(bad / good)),
+        false => String::new(),
+    };
+    format!("{} {} and {}{times}", change.name, rate(good), rate(bad))
 }

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use dbtime_model::recording::Meta;
 use dbtime_model::{CounterRow, LatencyRow};
 
-use super::side::{Side, Slices};
+use super::side::Side;
+use super::slices::Slices;
 use crate::filter::Filter;
 use crate::statement_counts::StatementCounts;
 
@@ -38,13 +39,13 @@ impl Executions {
         }
     }
 
-    pub(super) fn add_counter(&mut self, row: &CounterRow, filter: &Filter, slices: Slices) {
+    pub(super) fn add_counter(&mut self, row: &CounterRow, filter: &Filter, slices: &Slices) {
         let calls = self.counts.add_counter(row, filter);
         self.add(row.statement, slices.of_time(row.time), calls);
     }
 
     /// Of a time and a session that the filter takes.
-    pub(super) fn add_command(&mut self, row: &LatencyRow, filter: &Filter, slices: Slices) {
+    pub(super) fn add_command(&mut self, row: &LatencyRow, filter: &Filter, slices: &Slices) {
         let calls = self.counts.add_command(row, filter);
         self.add(row.statement, slices.of_time(row.time), calls);
     }

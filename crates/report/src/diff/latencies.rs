@@ -117,7 +117,7 @@ fn load(
     n: usize,
 ) -> BTreeMap<(String, String), Slices> {
     let filter = &options.filters[n];
-    let slices = side.slices();
+    let slices = side.slices().clone();
     let mut found: BTreeMap<(String, String), Slices> = BTreeMap::new();
     // Latencies have no state; those of a wait are chosen by kind and name, which a filter of times does not name.
     if !filter.waits.is_empty() || !filter.states.is_empty() {

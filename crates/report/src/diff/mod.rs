@@ -20,6 +20,7 @@ mod newcomers;
 mod noise;
 mod side;
 mod side_causes;
+mod slices;
 mod statements;
 mod verdicts;
 
@@ -128,7 +129,7 @@ pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffEr
     let mut sides = [load(0)?, load(1)?];
     drop(followed);
     for (side, name) in sides.iter().zip(SIDES) {
-        if side.places.is_empty() {
+        if side.places.is_empty() && !side.is_of_snapshots {
             return Err(DiffError::Empty(name));
         }
     }
@@ -179,6 +180,8 @@ pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffEr
     let elapsed_s = [0, 1].map(|side| sides[side].period.elapsed_ns() as f64 / 1e9);
     let latencies = latencies::compare(sources, &mut sides, options, &per);
     let counters = counters::compare(sources, &mut sides, options, &per);
+    let counted = counters::sentence(&counters, &sides, &per);
+    let has_time = changes.totals() != [0, 0];
     let mut problems = Vec::new();
     let answer_sides = [0, 1].map(|side| {
         for problem in &sides[side].problems {
@@ -207,12 +210,18 @@ pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffEr
             smallest_share: SMALLEST_SHARE,
             tested,
         },
-        headline: headline::headline(&per, changes.totals(), elapsed_s, transactions),
-        conclusion: conclusion.sentence,
+        headline: match has_time {
+            true => headline::headline(&per, changes.totals(), elapsed_s, transactions),
+            false => String::new(),
+        },
+        conclusion: match has_time {
+            true => conclusion.sentence,
+            false => "There is no DB time on either side: counters are compared.".to_string(),
+        },
         statements,
         causes,
         new_in_bad: newcomers,
-        whole: conclusion.whole,
+        whole: [conclusion.whole.as_str(), &counted].join(" ").trim().to_string(),
         total: changes.total(&per),
         cells: changes.cells(&per),
         waits: changes.waits(&per),
@@ -323,7 +332,7 @@ fn unit_of_work(sides: &[Side; 2], options: &DiffOptions) -> Result<(WorkUnit, [
             WorkUnit::Transaction | WorkUnit::Execution | WorkUnit::Request | WorkUnit::Call => {
                 sides[side].work.count(unit) as f64
             }
-            WorkUnit::Second if sides[side].total.ns == 0 => 0.0,
+            WorkUnit::Second if sides[side].total.ns == 0 && !sides[side].is_of_snapshots => 0.0,
             WorkUnit::Second => sides[side].period.elapsed_ns() as f64 / 1e9,
             WorkUnit::Sample => sides[side].total.samples as f64,
             WorkUnit::Run => 1.0,

@@ -7,11 +7,11 @@ use dbtime_model::{SessionId, StackId, State, Wait, counter};
 
 use super::changes::is_tested;
 use super::executions::Executions;
-use super::noise::MOST_SLICES;
 use super::side_causes::{CauseKey, OfCause, SideCauses};
+use super::slices::Slices;
 use crate::causes::{BlockedTime, Samples};
 use crate::dimensions::Dimensions;
-use crate::filter::{Filter, SECOND_US};
+use crate::filter::Filter;
 use crate::function::{FunctionId, Functions};
 use crate::ledger::Section;
 use crate::load::Source;
@@ -101,6 +101,9 @@ pub(super) type StatementCell = (u64, Wait, State, bool);
 /// One side.
 pub(super) struct Side {
     pub(super) period: Period,
+    slices: Slices,
+    /// Snapshots of a file: all that grew is in the counters.
+    pub(super) is_of_snapshots: bool,
     /// Without stacks.
     pub(super) dimensions: Dimensions,
     /// Each place once, in their order.
@@ -140,10 +143,12 @@ impl Side {
         let mut counted: HashMap<SessionId, i64> = HashMap::new();
         let mut has_transactions_of_memory = false;
         let mut is_told_by_server = false;
+        let mut is_of_snapshots = false;
         let counter_problems = source.counters(|row| {
             is_told_by_server |= row.source == counter::SERVER_STATISTICS;
             if filter.takes_time(row.time) && is_foreground(row.session, &mut dimensions, filter) {
                 work.add_counter(row);
+                is_of_snapshots |= row.source == counter::SNAPPER;
                 if row.name == counter::TRANSACTIONS {
                     let is_of_memory = row.source == counter::SESSION_MEMORY;
                     has_transactions_of_memory |= is_of_memory;
@@ -187,19 +192,19 @@ impl Side {
             }
         });
         scan.check(filter)?;
-        let slices = Slices::of(scan.period);
+        let slices = Slices::of(scan.period, source.meta(), filter);
         let mut problems = scan.problems;
         problems.extend(counter_problems);
         let mut executions = Executions::default();
         if is_told_by_server {
             // Once more: which slice a second belongs to was not known before. What cannot be read was named then.
-            let _ = source.counters(|row| executions.add_counter(row, filter, slices));
+            let _ = source.counters(|row| executions.add_counter(row, filter, &slices));
         }
         let mut commands = Executions::of_commands(source.meta());
         problems.extend(source.latency(|row| {
             if filter.takes_time(row.time) && is_foreground(row.session, &mut dimensions, filter) {
                 work.add_latency(row);
-                commands.add_command(row, filter, slices);
+                commands.add_command(row, filter, &slices);
             }
         }));
         // Parallel workers do their leaders' work; a source that counts for all sessions at once says so by none.
@@ -217,7 +222,7 @@ impl Side {
         let mut causes = SideCauses::default();
         if let Some(followed) = followed {
             blocked.divide(followed, &mut dimensions, |of, part, dimensions| {
-                causes.add(of, &part, slices, dimensions);
+                causes.add(of, &part, &slices, dimensions);
             });
         }
         let mut total = Total::default();
@@ -264,6 +269,8 @@ impl Side {
         dimensions.drop_stacks();
         Ok(Side {
             period: scan.period,
+            slices,
+            is_of_snapshots,
             dimensions,
             places,
             statements,
@@ -286,8 +293,8 @@ impl Side {
         self.statements.keys().any(|(id, ..)| *id != 0)
     }
 
-    pub(super) fn slices(&self) -> Slices {
-        Slices::of(self.period)
+    pub(super) fn slices(&self) -> &Slices {
+        &self.slices
     }
 }
 
@@ -327,105 +334,4 @@ fn builds(dimensions: &Dimensions) -> BTreeMap<String, BTreeSet<String>> {
         known.insert(frame.build_id.clone());
     }
     builds
-}
-
-/// Slices of equal length, whole seconds as far as there are few of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Slices {
-    period: Period,
-    first_second: i64,
-    seconds: i64,
-    count: usize,
-}
-
-impl Slices {
-    fn of(period: Period) -> Slices {
-        let first_second = period.from_us.div_euclid(SECOND_US);
-        let end = period.to_us.saturating_add(SECOND_US - 1).div_euclid(SECOND_US);
-        let seconds = end.saturating_sub(first_second).max(1);
-        Slices {
-            period,
-            first_second,
-            seconds,
-            count: usize::try_from(seconds).unwrap_or(MOST_SLICES).min(MOST_SLICES),
-        }
-    }
-
-    pub(super) fn count(&self) -> usize {
-        self.count
-    }
-
-    /// The slice of a row of this second; those outside of the period count for its ends.
-    pub(super) fn of_time(&self, time_us: i64) -> usize {
-        let second = time_us.div_euclid(SECOND_US).saturating_sub(self.first_second);
-        let second = i128::from(second.clamp(0, self.seconds - 1));
-        usize::try_from(second * self.count as i128 / i128::from(self.seconds)).unwrap_or(0)
-    }
-
-    /// Elapsed time of each slice, in seconds.
-    pub(super) fn elapsed(&self) -> Vec<f64> {
-        let mut elapsed = vec![0.0; self.count];
-        for (slice, elapsed) in elapsed.iter_mut().enumerate() {
-            let bound = |slice: usize| {
-                // The first second that is not in the slices before.
-                let count = self.count as i128;
-                let second = (slice as i128 * i128::from(self.seconds) + count - 1).div_euclid(count);
-                (i128::from(self.first_second) + second) * i128::from(SECOND_US)
-            };
-            let from = bound(slice).max(self.period.from_us.into());
-            let to = bound(slice + 1).min(self.period.to_us.into());
-            *elapsed = (to - from).max(0) as f64 / SECOND_US as f64;
-        }
-        elapsed
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slices_share_the_period_out() {
-        for (from_us, to_us) in [
-            (300_000, 4_300_000),
-            (0, 1),
-            (5_000_000, 605_500_000),
-            (0, 61_000_000),
-        ] {
-            let slices = Slices::of(Period { from_us, to_us });
-            let sum: f64 = slices.elapsed().iter().sum();
-            assert!(
-                (sum - (to_us - from_us) as f64 / 1e6).abs() < 1e-6,
-                "{from_us} {to_us}"
-            );
-            assert_eq!(slices.of_time(from_us), 0);
-            assert_eq!(slices.of_time(to_us - 1), slices.count() - 1);
-            assert_eq!(
-                (slices.of_time(i64::MIN), slices.of_time(i64::MAX)),
-                (0, slices.count() - 1)
-            );
-        }
-        assert_eq!(
-            Slices::of(Period {
-                from_us: 300_000,
-                to_us: 4_300_000
-            })
-            .count(),
-            5
-        );
-    }
-
-    /// What stands in a slice happened in its elapsed time.
-    #[test]
-    fn a_second_is_in_the_slice_that_has_its_time() {
-        let slices = Slices::of(Period {
-            from_us: 0,
-            to_us: 100_000_000,
-        });
-        let mut seconds = vec![0.0; slices.count()];
-        for second in 0..100 {
-            seconds[slices.of_time(second * SECOND_US)] += 1.0;
-        }
-        assert_eq!(seconds, slices.elapsed());
-    }
 }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use dbtime_model::{CauseKind, Wait};
 
-use super::side::{Slices, Total};
+use super::side::Total;
+use super::slices::Slices;
 use crate::causes::{Blocked, CauseGroup, Divided, Doing, Parts, root};
 use crate::dimensions::Dimensions;
 
@@ -50,7 +51,7 @@ impl SideCauses {
         &mut self,
         of: &Blocked,
         part: &Divided<'_>,
-        slices: Slices,
+        slices: &Slices,
         dimensions: &mut Dimensions,
     ) {
         if part.ns == 0 && part.samples == 0 {

@@ -59,6 +59,9 @@ struct LineJson<'a> {
     query: Option<String>,
     /// In `unit`: `ns`, or what the name says.
     growth: i128,
+    /// `growth` is none, but how much there is at the end; missing where it is growth.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    level: bool,
     unit: Option<&'static str>,
     per_second: Option<f64>,
     percent_of_time: Option<f64>,
@@ -143,14 +146,15 @@ impl<'a> LineJson<'a> {
             name: &line.name,
             query: line.statement.and_then(known_query_id),
             growth: line.growth,
+            level: line.is_level,
             unit: (line.unit == LineUnit::Nanoseconds).then_some("ns"),
             per_second: line.per_second(elapsed_ns),
             percent_of_time: line.percent_of_time(elapsed_ns),
             waits: line.waits,
             waits_per_second: line.waits_per_second(elapsed_ns),
             average_wait_ns: line.average_wait_ns(),
-            average: line.average.map(|(value, _)| value),
-            average_of: line.average.map(|(_, what)| what),
+            average: line.average.and_then(|average| average.value),
+            average_of: line.average.map(|average| average.what),
         }
     }
 }

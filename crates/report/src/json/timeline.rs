@@ -153,7 +153,14 @@ fn mark<'a>(timeline: &Timeline, mark: &'a Mark) -> MarkJson<'a> {
     let Mark { from_us, to_us, .. } = *mark;
     MarkJson {
         kind: mark.kind.as_str(),
-        period: period(timeline, Period { from_us, to_us }),
+        period: period(
+            timeline,
+            Period {
+                from_us,
+                to_us,
+                ..Period::default()
+            },
+        ),
         text: &mark.text,
     }
 }

@@ -36,7 +36,7 @@ pub struct LockTarget {
 }
 
 impl LockTarget {
-    pub(super) fn of(row: &LockRow) -> LockTarget {
+    pub(crate) fn of(row: &LockRow) -> LockTarget {
         LockTarget {
             kind: row.kind.clone(),
             database: row.database,

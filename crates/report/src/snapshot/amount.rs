@@ -18,8 +18,9 @@ pub(crate) fn short(value: f64, unit: LineUnit) -> String {
     }
     let magnitude = value.abs().log10().floor().max(0.0) as usize / 3;
     let magnitude = magnitude.min(suffixes.len() - 1);
-    let scaled = value / 10f64.powi(3 * magnitude as i32);
-    format!("{}{}", digits(scaled), suffixes[magnitude])
+    // As decimal numbers are rounded: 238565 is 238.57k, although 238.565 is a little less in binary.
+    let hundredths = (value * 100.0 / 10f64.powi(3 * magnitude as i32)).round();
+    format!("{}{}", digits(hundredths / 100.0), suffixes[magnitude])
 }
 
 /// Two decimals at most: no zero before the point, and none at the end.
@@ -54,6 +55,7 @@ mod tests {
         // Lines of Snapper 4.15: growth in 130.7 s.
         assert_eq!(amount(64_245_093.0 / 130.69), "491.58k");
         assert_eq!(amount(-1.0 / 130.7), "-.01");
+        assert_eq!(amount(238_565.0), "238.57k");
         assert_eq!(amount(0.0), "0");
         assert_eq!(amount(2.0), "2");
         assert_eq!(amount(94.4), "94.4");

@@ -3,25 +3,25 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use dbtime_model::counter::{self, snapper, statement_counts, task};
+use dbtime_model::counter::{self, snapper, statement_counts};
 use dbtime_model::latency::kind;
 use dbtime_model::{
-    BackendType, CounterRow, HeldLockRow, LatencyRow, Session, SessionId, State, StateGroup, Wait, WaitKind,
+    BackendType, CounterRow, HeldLockRow, LatencyRow, LockRow, Session, SessionId, State, StateGroup, Wait,
+    WaitKind,
 };
 
-use super::{LineKind, LineUnit, SessionSnapshot, SnapshotLine, SnapshotOptions, Whose};
+use super::{
+    LineKind, LineUnit, SessionSnapshot, SnapshotLine, SnapshotOptions, average,
+    chooses_no_time_but_statements,
+};
 use crate::database_view::DatabaseViewBuilder;
-use crate::filter::Filter;
+use crate::fast_map::FastMap;
+use crate::filter::Whose;
 use crate::group::query_id;
 use crate::ledger::Section;
+use crate::locks::LockTarget;
 use crate::scan::{Activity, Period};
 use crate::sums::{Sums, percent};
-
-/// What is told per call, by what it is divided, and how that is called.
-const AVERAGES: [(&str, &str, &str); 2] = [
-    (task::RCHAR, task::SYSCR, "per call"),
-    (task::WCHAR, task::SYSCW, "per call"),
-];
 
 /// Counters that are no statistics of the session: the ledger has them, or they are about dbtime itself.
 const NOT_SHOWN: [&str; 3] = [counter::ELAPSED_NS, counter::ON_CPU_NS, counter::RUN_QUEUE_NS];
@@ -29,7 +29,7 @@ const NOT_SHOWN: [&str; 3] = [counter::ELAPSED_NS, counter::ON_CPU_NS, counter::
 /// See the module.
 pub(super) struct Builder<'o> {
     options: &'o SnapshotOptions,
-    sessions: HashMap<SessionId, Sessional>,
+    sessions: FastMap<SessionId, Sessional>,
     /// Waits that ended are counted: those of which none did are 0.
     counts_waits: bool,
     /// All time of the sessions is meant, so that what is counted of them as a whole is, too.
@@ -63,9 +63,12 @@ struct Sessional {
     /// How many ended, and how long they were.
     ended_waits: HashMap<String, (u64, u64)>,
     stats: BTreeMap<String, i128>,
+    /// What there is at the end.
+    levels: BTreeMap<String, i128>,
     /// What is counted of single statements, by whose it is and what.
     statements: BTreeMap<(u64, String), i128>,
     latches: BTreeMap<String, u128>,
+    locks: BTreeMap<String, u128>,
     /// What the file of Snapper says; time in nanoseconds.
     told_elapsed_ns: u128,
     told_times: BTreeMap<String, i128>,
@@ -76,16 +79,12 @@ struct Sessional {
 impl<'o> Builder<'o> {
     pub(super) fn new(options: &'o SnapshotOptions, counts_waits: bool) -> Builder<'o> {
         let filter = &options.filter;
-        let without_statements = Filter {
-            statements: Vec::new(),
-            ..filter.clone()
-        };
         Builder {
             options,
-            sessions: HashMap::new(),
+            sessions: FastMap::default(),
             counts_waits,
             is_whole: filter.chooses_no_time(),
-            is_of_statements: without_statements.chooses_no_time(),
+            is_of_statements: chooses_no_time_but_statements(filter),
             statistics_left_out: false,
         }
     }
@@ -95,30 +94,29 @@ impl<'o> Builder<'o> {
         self.sessions.get(&session).is_some_and(|of| of.is_meant)
     }
 
-    fn of(&mut self, session: &Session) -> Option<&mut Sessional> {
-        let is_foreground = session.backend_type.is_foreground();
-        match self.options.whose {
-            Whose::Foreground if !is_foreground => return None,
-            Whose::Background if is_foreground => return None,
-            _ => {}
-        }
-        let sessional = self.sessions.entry(session.id).or_insert_with(|| Sessional {
+    fn of(&mut self, session: &Session) -> &mut Sessional {
+        self.sessions.entry(session.id).or_insert_with(|| Sessional {
             session: session.clone(),
             ..Sessional::default()
-        });
-        Some(sessional)
+        })
     }
 
     /// Of what is meant.
     pub(super) fn add(&mut self, activity: &Activity<'_>) {
         let row = activity.row;
-        let recorded = row.wait();
+        // As it was recorded; nearly always that is what it is taken for, too, and needs no copy of its texts.
+        let is_recorded = *activity.wait.event == *row.wait_event && *activity.wait.class == *row.wait_class;
+        let recorded = match is_recorded && activity.wait.idle == row.idle {
+            true => activity.wait.clone(),
+            false => row.wait(),
+        };
         // The server's first process does nothing but wait, and says so nowhere.
         let is_resting = activity.session.backend_type.0 == BackendType::POSTMASTER
             && row.state.group() == Some(StateGroup::Blocked);
-        let Some(sessional) = self.of(activity.session).filter(|_| !is_resting) else {
+        if is_resting {
             return;
-        };
+        }
+        let sessional = self.of(activity.session);
         sessional.is_meant = true;
         sessional.view.add(activity);
         match activity.section {
@@ -133,7 +131,8 @@ impl<'o> Builder<'o> {
 
     pub(super) fn add_counter(&mut self, row: &CounterRow, session: &Session) {
         let name = row.name.as_str();
-        if row.source == counter::DBTIME || (NOT_SHOWN.contains(&name) && row.source != counter::SNAPPER) {
+        let is_told = row.source == counter::SNAPPER;
+        if row.source == counter::DBTIME || !is_told && NOT_SHOWN.contains(&name) {
             return;
         }
         let is_of_server = row.source == counter::SERVER_STATISTICS;
@@ -145,12 +144,10 @@ impl<'o> Builder<'o> {
             self.statistics_left_out |= row.value != 0 && self.has(row.session);
             return;
         }
-        let is_of_all = self.options.whose == Whose::All;
-        let Some(sessional) = self.of(session) else {
-            return;
-        };
+        let is_of_all = self.options.filter.whose == Whose::All;
         let value = i128::from(row.value);
-        if row.source == counter::SNAPPER {
+        let sessional = self.of(session);
+        if is_told {
             sessional.is_told = true;
             sessional.is_meant = true;
             let us = 1_000 * value;
@@ -168,6 +165,10 @@ impl<'o> Builder<'o> {
             }
             return;
         }
+        if row.source == counter::LEVEL {
+            sessional.levels.insert(row.name.clone(), value);
+            return;
+        }
         // The whole server is none of the sessions that somebody chooses.
         if is_of_server && row.session == SessionId::RECORDER {
             sessional.is_meant = is_of_all;
@@ -182,9 +183,8 @@ impl<'o> Builder<'o> {
     }
 
     pub(super) fn add_latency(&mut self, row: &LatencyRow, session: &Session) {
-        if &*row.kind == kind::WAIT
-            && let Some(sessional) = self.of(session)
-        {
+        if &*row.kind == kind::WAIT {
+            let sessional = self.of(session);
             let (count, ns) = sessional.ended_waits.entry(row.name.to_string()).or_default();
             *count += row.count;
             *ns += row.sum_ns;
@@ -195,14 +195,24 @@ impl<'o> Builder<'o> {
         if row.lock.is_empty() {
             return;
         }
-        if let Some(sessional) = self.of(session) {
-            let name = match (row.mode_unknown, row.exclusive) {
-                (true, _) => row.lock.clone(),
-                (false, true) => format!("{}, exclusive", row.lock),
-                (false, false) => format!("{}, shared", row.lock),
-            };
-            *sessional.latches.entry(name).or_default() += u128::from(row.ns);
+        let name = match (row.mode_unknown, row.exclusive) {
+            (true, _) => row.lock.clone(),
+            (false, true) => format!("{}, exclusive", row.lock),
+            (false, false) => format!("{}, shared", row.lock),
+        };
+        *self.of(session).latches.entry(name).or_default() += u128::from(row.ns);
+    }
+
+    /// Of the server's lock table.
+    pub(super) fn add_lock(&mut self, row: &LockRow, session: &Session) {
+        let mut target = LockTarget::of(row);
+        // Sessions have locks of their own database only, and of none.
+        if row.database.is_some_and(|id| id != 0) && !session.database.is_empty() {
+            target.database_name = Some(session.database.clone());
         }
+        let how = if row.granted { "held" } else { "awaited" };
+        let name = format!("{target}, {} {how}", row.mode);
+        *self.of(session).locks.entry(name).or_default() += u128::from(row.ns);
     }
 
     pub(super) fn finish(self, period: Period) -> Built {
@@ -262,6 +272,11 @@ impl Sessional {
                 ..self.stat(&format!("{}{of}.{what}", statement_counts::PREFIX), *growth)
             }
         }));
+        lines.extend(self.levels.iter().map(|(name, level)| SnapshotLine {
+            is_level: true,
+            average: None,
+            ..self.stat(name, *level)
+        }));
         let (active, elapsed_ns);
         if self.is_told {
             active = self
@@ -270,11 +285,12 @@ impl Sessional {
                 .copied()
                 .unwrap_or(0)
                 .unsigned_abs();
+            // Who did nothing in a snapshot is not in it, and was there all the same.
             elapsed_ns = match self.told_elapsed_ns {
-                0 => period.elapsed_ns(),
-                ns => ns,
+                ns if ns > 0 && period.covered_ns.is_none() => ns,
+                _ => period.elapsed_ns(),
             };
-            lines.extend(self.told());
+            lines.extend(self.told(elapsed_ns));
         } else {
             active = self.db_time.total_ns() + self.background.total_ns();
             elapsed_ns = period.elapsed_ns();
@@ -299,7 +315,12 @@ impl Sessional {
             .latches
             .iter()
             .map(|(name, ns)| time(LineKind::Latch, name.clone(), *ns));
-        let latches: Vec<SnapshotLine> = latches.collect();
+        let locks = self
+            .locks
+            .iter()
+            .map(|(name, ns)| time(LineKind::Lock, name.clone(), *ns));
+        let mut locks: Vec<SnapshotLine> = latches.chain(locks).collect();
+        locks.sort_by_key(|line| (line.kind, Reverse(line.growth)));
         let mut view = self.view.finish(false);
         if self.is_told {
             // By the file itself, which says nothing of what the operating system saw.
@@ -317,7 +338,7 @@ impl Sessional {
                 false => lines.extend(times("DB", view.cpu_ns, &self.db_time)),
             }
             lines.extend(waits);
-            lines.extend(latches);
+            lines.extend(locks);
         }
         lines.retain(wants);
         let snapshot = SessionSnapshot {
@@ -330,22 +351,22 @@ impl Sessional {
     }
 
     fn stat(&self, name: &str, growth: i128) -> SnapshotLine {
-        let average = AVERAGES
-            .iter()
-            .find(|(of, ..)| *of == name)
-            .and_then(|(_, per, words)| {
-                let events = self.stats.get(*per).copied().filter(|events| *events > 0)?;
-                Some((growth as f64 / events as f64, *words))
-            });
-        let (name, unit) = match name.strip_suffix("_ns") {
+        let (short_name, unit) = match name.strip_suffix("_ns") {
             Some(name) => (name, LineUnit::Nanoseconds),
             None => (name, LineUnit::Amount),
         };
+        let average = match (self.is_told, self.session.id) {
+            // What the instance counts has no executions beside it.
+            (true, SessionId::RECORDER) => None,
+            (true, _) => Some(average::of_oracle(name, growth, &self.stats)),
+            (false, _) => average::of_task(name, growth, unit, &self.stats),
+        };
         SnapshotLine {
             kind: LineKind::Stat,
-            name: name.to_string(),
+            name: short_name.to_string(),
             statement: None,
             growth,
+            is_level: false,
             unit,
             waits: None,
             waited_ns: None,
@@ -354,21 +375,24 @@ impl Sessional {
     }
 
     /// Times and waits as the file says them.
-    fn told(&self) -> impl Iterator<Item = SnapshotLine> {
+    fn told(&self, elapsed_ns: u128) -> impl Iterator<Item = SnapshotLine> {
+        let idle = self.waits.iter().filter(|(wait, _)| wait.idle);
+        let idle_ns = idle.map(|(_, ns)| ns).sum();
         let line = |kind, name: &String, ns: i128, waits| SnapshotLine {
             kind,
             name: name.clone(),
             statement: None,
             growth: ns,
+            is_level: false,
             unit: LineUnit::Nanoseconds,
             waits,
             waited_ns: waits.map(|_| ns.unsigned_abs()),
             average: None,
         };
-        let times = self
-            .told_times
-            .iter()
-            .map(move |(name, ns)| line(LineKind::Time, name, *ns, None));
+        let times = self.told_times.iter().map(move |(name, ns)| SnapshotLine {
+            average: average::of_oracle_time(name, *ns, idle_ns, elapsed_ns),
+            ..line(LineKind::Time, name, *ns, None)
+        });
         let waits = self
             .told_waits
             .iter()
@@ -396,6 +420,7 @@ fn time(kind: LineKind, name: String, ns: u128) -> SnapshotLine {
         name,
         statement: None,
         growth: ns.try_into().unwrap_or(i128::MAX),
+        is_level: false,
         unit: LineUnit::Nanoseconds,
         waits: None,
         waited_ns: None,

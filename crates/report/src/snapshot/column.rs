@@ -82,6 +82,10 @@ impl SnapshotColumn {
             None if is_wait => "~".to_string(),
             None => String::new(),
         };
+        let unknown = || match line.is_level {
+            true => String::new(),
+            false => unknown(),
+        };
         let percent = line.percent_of_time(elapsed_ns);
         match self {
             SnapshotColumn::Delta => match line.unit {
@@ -101,7 +105,13 @@ impl SnapshotColumn {
                     .map(|waits| short(waits, LineUnit::Amount)),
             ),
             SnapshotColumn::Average => match line.average {
-                Some((value, what)) => format!("{} {what}", short(value, line.unit)),
+                Some(average) => format!(
+                    "{} {}",
+                    average
+                        .value
+                        .map_or_else(unknown, |value| short(value, average.unit)),
+                    average.what
+                ),
                 None => of_waits(line.average_wait_ns().map(|ns| short(ns, LineUnit::Nanoseconds))),
             },
         }
@@ -147,7 +157,7 @@ fn mark(line: &SnapshotLine) -> char {
     match line.kind {
         LineKind::Wait => 'W',
         LineKind::Time if line.name == "DB CPU" => '@',
-        LineKind::Time | LineKind::Stat | LineKind::Latch => '#',
+        LineKind::Time | LineKind::Stat | LineKind::Latch | LineKind::Lock => '#',
     }
 }
 
@@ -185,7 +195,9 @@ mod tests {
         let kind = LineKind::ALL.into_iter().find(|one| one.as_str() == kind)?;
         let (unit, factor) = match kind {
             LineKind::Stat => (LineUnit::Amount, 1),
-            LineKind::Time | LineKind::Wait | LineKind::Latch => (LineUnit::Nanoseconds, 1_000),
+            LineKind::Time | LineKind::Wait | LineKind::Latch | LineKind::Lock => {
+                (LineUnit::Nanoseconds, 1_000)
+            }
         };
         let waits_in_it: Option<u64> = waits.parse().ok();
         let mut cells = vec![
@@ -206,6 +218,7 @@ mod tests {
                 name: name.to_string(),
                 statement: None,
                 growth: delta.parse::<i128>().ok()? * factor,
+                is_level: false,
                 unit,
                 waits: waits_in_it,
                 waited_ns: waits_in_it.map(|_| delta.parse().unwrap_or(0) * 1_000),

@@ -4,11 +4,14 @@
 //! TIME and WAIT are the ledger's, STAT is what was counted. Of an imported snapshot all of it is what the file says.
 
 mod amount;
+mod average;
 mod builder;
 mod column;
 
+use std::collections::HashSet;
+
 use dbtime_model::recording::Meta;
-use dbtime_model::{Session, Wait};
+use dbtime_model::{Session, SessionId, Wait};
 
 use crate::alike_statements::AlikeStatements;
 use crate::database_view::{DatabaseView, DatabaseViewBuilder};
@@ -20,20 +23,9 @@ use crate::load::Source;
 use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};
 pub(crate) use amount::{graph, short};
+pub use average::Average;
 use builder::Builder;
 pub use column::SnapshotColumn;
-
-/// Which processes of a server.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Whose {
-    /// All of them.
-    #[default]
-    All,
-    /// Those that work for clients.
-    Foreground,
-    /// Those that work for the server itself.
-    Background,
-}
 
 /// What a line says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,11 +38,19 @@ pub enum LineKind {
     Wait,
     /// An internal lock that it had.
     Latch,
+    /// A lock of the server's lock table that it had or waited for.
+    Lock,
 }
 
 impl LineKind {
     /// Every kind, in the order of a snapshot.
-    pub const ALL: [LineKind; 4] = [LineKind::Stat, LineKind::Time, LineKind::Wait, LineKind::Latch];
+    pub const ALL: [LineKind; 5] = [
+        LineKind::Stat,
+        LineKind::Time,
+        LineKind::Wait,
+        LineKind::Latch,
+        LineKind::Lock,
+    ];
 
     /// As it stands in a snapshot.
     pub fn as_str(self) -> &'static str {
@@ -59,6 +59,7 @@ impl LineKind {
             LineKind::Time => "TIME",
             LineKind::Wait => "WAIT",
             LineKind::Latch => "LATCH",
+            LineKind::Lock => "LOCK",
         }
     }
 }
@@ -69,8 +70,6 @@ pub struct SnapshotOptions {
     /// Sessions, and which of their time: of waits, states and statements that alone. What is counted of a session as a whole is left
     /// out then.
     pub filter: Filter,
-    /// Of these.
-    pub whose: Whose,
     /// Which lines.
     pub gather: Vec<LineKind>,
     /// Only lines whose name has this in it, upper or lower case; empty = all.
@@ -133,27 +132,29 @@ pub struct SnapshotLine {
     pub statement: Option<u64>,
     /// By how much. A level (of memory, of open cursors) may fall.
     pub growth: i128,
+    /// It is no growth, but how much there is at the end.
+    pub is_level: bool,
     /// What of.
     pub unit: LineUnit,
     /// Of a wait: how many ended; none where that was not counted.
     pub waits: Option<u64>,
     /// How long these were, from their begin, nanoseconds.
     pub waited_ns: Option<u128>,
-    /// Growth per event of something else that was counted, and what that is.
-    pub average: Option<(f64, &'static str)>,
+    /// What it means beside other numbers of the session, as its growth per event of something else.
+    pub average: Option<Average>,
 }
 
 impl SnapshotLine {
-    /// In the unit of [`SnapshotLine::growth`]; none of no time.
+    /// In the unit of [`SnapshotLine::growth`]; none of no time, and of a level.
     pub fn per_second(&self, elapsed_ns: u128) -> Option<f64> {
-        (elapsed_ns > 0).then(|| self.growth as f64 * 1e9 / elapsed_ns as f64)
+        (elapsed_ns > 0 && !self.is_level).then(|| self.growth as f64 * 1e9 / elapsed_ns as f64)
     }
 
     /// Part of the time of the snapshot, in percent; none of what is no time of the session.
     pub fn percent_of_time(&self, elapsed_ns: u128) -> Option<f64> {
         match self.kind {
             LineKind::Stat => None,
-            LineKind::Time | LineKind::Wait | LineKind::Latch => {
+            LineKind::Time | LineKind::Wait | LineKind::Latch | LineKind::Lock => {
                 self.per_second(elapsed_ns).map(|ns| ns / 1e7)
             }
         }
@@ -177,14 +178,103 @@ impl SnapshotLine {
 /// # Errors
 /// The filter names what is not in the recording.
 pub fn snapshot(source: &Source, options: &SnapshotOptions) -> Result<Snapshot, ReportError> {
+    let mut all = take(source, options, Parts::One)?;
+    Ok(all.remove(0))
+}
+
+/// The same, apart for each snapshot that an imported file has; of a recording the only one.
+///
+/// # Errors
+/// The filter names what is not in the recording.
+pub fn snapshots(source: &Source, options: &SnapshotOptions) -> Result<Vec<Snapshot>, ReportError> {
+    take(source, options, Parts::of(source, &options.filter))
+}
+
+/// How the time is divided.
+enum Parts {
+    /// It is not.
+    One,
+    /// By the last second of each, in which its rows are. In order.
+    Several(Vec<(i64, Period)>),
+}
+
+impl Parts {
+    fn of(source: &Source, filter: &Filter) -> Parts {
+        let mut parts: Vec<(i64, Period)> = Vec::new();
+        let periods = &source.meta().periods;
+        for one in periods
+            .iter()
+            .filter(|one| filter.takes_time(one.last_second_us()))
+        {
+            let elapsed_ns = u128::from(one.elapsed_ns);
+            match parts.last_mut().filter(|(at, _)| *at == one.last_second_us()) {
+                // Their rows are not told apart.
+                Some((_, last)) => {
+                    last.from_us = last.from_us.min(one.from_us);
+                    last.to_us = last.to_us.max(one.to_us);
+                    last.covered_ns = last.covered_ns.map(|ns| ns + elapsed_ns);
+                }
+                None => parts.push((
+                    one.last_second_us(),
+                    Period {
+                        from_us: one.from_us,
+                        to_us: one.to_us,
+                        covered_ns: Some(elapsed_ns),
+                    },
+                )),
+            }
+        }
+        match parts.len() {
+            0 | 1 => Parts::One,
+            _ => Parts::Several(parts),
+        }
+    }
+
+    fn count(&self) -> usize {
+        match self {
+            Parts::One => 1,
+            Parts::Several(parts) => parts.len(),
+        }
+    }
+
+    /// Where a row of this second belongs: one that is in none (of a snapshot without an end) to the next one.
+    fn of_time(&self, time_us: i64) -> usize {
+        match self {
+            Parts::One => 0,
+            Parts::Several(parts) => {
+                let at = parts.partition_point(|(last, _)| *last < time_us);
+                at.min(parts.len() - 1)
+            }
+        }
+    }
+
+    fn periods(self, whole: Period) -> Vec<Period> {
+        match self {
+            Parts::One => vec![whole],
+            Parts::Several(parts) => parts.into_iter().map(|(_, period)| period).collect(),
+        }
+    }
+}
+
+fn take(source: &Source, options: &SnapshotOptions, parts: Parts) -> Result<Vec<Snapshot>, ReportError> {
     let filter = &options.filter;
     let mut dimensions = load(source, filter)?;
     let meta = source.meta();
     let waits_are_known = knows_waits_of(filter, meta);
     // Files of other tools count as they do: what they do not say is not known.
     let is_exact = meta.collector.tier.starts_with("exact") && meta.files.is_empty();
-    let mut all = Builder::new(options, is_exact && waits_are_known);
-    let scanned = scan(source, &mut dimensions, filter, |activity| all.add(activity));
+    let mut all: Vec<Builder<'_>> = (0..parts.count())
+        .map(|_| Builder::new(options, is_exact && waits_are_known))
+        .collect();
+    // Of a live server all sessions are meant where only sessions are chosen: then once is enough.
+    let is_simple = filter.chooses_no_time() && options.ash.is_empty() && meta.files.is_empty();
+    let mut total = DatabaseViewBuilder::default();
+    let scanned = scan(source, &mut dimensions, filter, |activity| {
+        all[parts.of_time(activity.row.time)].add(activity);
+        if is_simple {
+            total.add(activity);
+        }
+    });
     if !filter.chooses_no_time() {
         scanned.check(filter)?;
     }
@@ -193,16 +283,17 @@ pub fn snapshot(source: &Source, options: &SnapshotOptions) -> Result<Snapshot, 
     let takes = |time, session: &Session| filter.takes_time(time) && filter.takes_session(session);
     problems.extend(source.counters(|row| {
         let session = dimensions.session(row.session);
+        let part = &mut all[parts.of_time(row.time)];
         // Of comments no session is known by its counters: that some were left out is to be said all the same.
-        if takes(row.time, session) || (filter.takes_time(row.time) && all.has(row.session)) {
-            all.add_counter(row, session);
+        if takes(row.time, session) || (filter.takes_time(row.time) && part.has(row.session)) {
+            part.add_counter(row, session);
         }
     }));
     if waits_are_known {
         problems.extend(source.latency(|row| {
             let session = dimensions.session(row.session);
             if takes(row.time, session) && filter.takes_statement(row.statement) {
-                all.add_latency(row, session);
+                all[parts.of_time(row.time)].add_latency(row, session);
             }
         }));
     }
@@ -211,32 +302,60 @@ pub fn snapshot(source: &Source, options: &SnapshotOptions) -> Result<Snapshot, 
         let session = dimensions.session(row.session);
         let is_chosen = filter.takes_statement(row.statement) && filter.takes(&wait, row.state);
         if is_chosen && takes(row.time, session) {
-            all.add_held_lock(row, session);
+            all[parts.of_time(row.time)].add_held_lock(row, session);
         }
     }));
-    let built = all.finish(period);
-    // Only now is it known which sessions are meant.
-    let mut total = DatabaseViewBuilder::default();
+    let mut meta = meta.clone();
+    if all.len() > 1 {
+        // Of all of the file, which each of many would have.
+        meta.periods = Vec::new();
+    }
+    // What a session waits for, and where, is not said of its locks.
+    if options.gather.contains(&LineKind::Lock) && chooses_no_time_but_statements(filter) {
+        problems.extend(source.locks(|row| {
+            let session = dimensions.session(row.session);
+            // Of a process that is not recorded, or of none: no session's.
+            let is_of_session = row.session != SessionId::RECORDER && filter.takes_statement(row.statement);
+            if is_of_session && takes(row.time, session) {
+                all[parts.of_time(row.time)].add_lock(row, session);
+            }
+        }));
+    }
+    let mut snapshots = Vec::with_capacity(all.len());
+    let mut observed = HashSet::new();
+    for (builder, period) in all.into_iter().zip(parts.periods(period)) {
+        let built = builder.finish(period);
+        observed.extend(built.observed);
+        snapshots.push(Snapshot {
+            meta: meta.clone(),
+            filter: filter.clone(),
+            period,
+            sessions: built.sessions,
+            total: DatabaseViewBuilder::default().finish(false),
+            active: None,
+            statistics_left_out: built.statistics_left_out,
+            problems: Vec::new(),
+        });
+    }
+    // Only now is it known which sessions are meant. Files that have several snapshots do not say what was observed.
     let mut active = LedgerBuilder::new(&options.ash, source, &mut dimensions);
-    scan(source, &mut dimensions, filter, |activity| {
-        if built.observed.contains(&activity.row.session) {
-            total.add(activity);
-            active.add(activity);
-        }
-    });
+    if !is_simple {
+        scan(source, &mut dimensions, filter, |activity| {
+            if observed.contains(&activity.row.session) {
+                total.add(activity);
+                active.add(activity);
+            }
+        });
+    }
     let active =
         (!options.ash.is_empty()).then(|| active.finish(&AlikeStatements::default(), &mut dimensions));
     problems.append(&mut dimensions.problems);
-    Ok(Snapshot {
-        meta: source.meta().clone(),
-        filter: filter.clone(),
-        period,
-        sessions: built.sessions,
-        total: total.finish(false),
-        active,
-        statistics_left_out: built.statistics_left_out,
-        problems: problems.into_iter().map(|problem| problem.0).collect(),
-    })
+    if let Some(last) = snapshots.last_mut() {
+        last.total = total.finish(false);
+        last.active = active;
+        last.problems = problems.into_iter().map(|problem| problem.0).collect();
+    }
+    Ok(snapshots)
 }
 
 /// True where it is known how many of the waits that are meant ended: that is counted by session, wait and statement, and not by what
@@ -248,4 +367,13 @@ fn knows_waits_of(filter: &Filter, meta: &Meta) -> bool {
         ..filter.clone()
     };
     by_others.chooses_no_time() && (filter.statements.is_empty() || has_statements(meta))
+}
+
+/// True where nothing but statements chooses which time of the sessions is meant.
+fn chooses_no_time_but_statements(filter: &Filter) -> bool {
+    let by_others = Filter {
+        statements: Vec::new(),
+        ..filter.clone()
+    };
+    by_others.chooses_no_time()
 }

@@ -1,7 +1,7 @@
 //! What changed between two recordings.
 
 use super::page::{Page, Table};
-use super::{diff_causes, diff_executions};
+use super::{diff_causes, diff_executions, header};
 use crate::diff::{Change, Diff, LatencyChange, Place, StatementChange, Verdict, amount};
 use crate::group::{moment, query_id};
 use crate::number::{Amounts, duration, seconds};
@@ -65,9 +65,9 @@ pub(super) fn head(diff: &Diff, first_line: FirstLine, page: &mut Page) {
         let database = product::in_short(&side.meta.database);
         let when = match side.meta.collector.clock {
             Clock::Utc => format!(
-                ", {} UTC, {} s",
+                ", {} UTC, {}",
                 moment(side.period.from_us),
-                seconds(side.period.elapsed_ns())
+                header::length(side.period)
             ),
             Clock::Relative => format!(", {} s", seconds(side.period.elapsed_ns())),
             Clock::None => String::new(),
@@ -421,13 +421,22 @@ fn counters(diff: &Diff, page: &mut Page) {
         "Counters (per {}, the largest relative change first)",
         diff.unit
     ));
-    let mut table = Table::new(&["source", "counter"], &["GOOD", "BAD", "significant"]);
+    let mut table = Table::new(
+        &["source", "counter"],
+        &["GOOD", "BAD", "difference", "%", "significant"],
+    );
     for change in shown {
+        let [good, bad] = change.per_unit;
         table.row(vec![
             change.source.clone(),
             change.name.clone(),
-            format!("{:.2}", change.per_unit[0]),
-            format!("{:.2}", change.per_unit[1]),
+            format!("{good:.2}"),
+            format!("{bad:.2}"),
+            format!("{:+.2}", bad - good),
+            match good == 0.0 {
+                true => "new".to_string(),
+                false => format!("{:+.0}", (bad - good) / good.abs() * 100.0),
+            },
             verdict(change.verdict),
         ]);
     }

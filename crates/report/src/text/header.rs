@@ -4,7 +4,7 @@ use dbtime_model::State;
 use dbtime_model::recording::{Clock, Meta, Unit};
 
 use super::page::Page;
-use crate::filter::{Filter, SECOND_US};
+use crate::filter::{Filter, SECOND_US, Whose};
 use crate::group::{moment, query_id};
 use crate::ledger::Section;
 use crate::number::{counted, plural, seconds};
@@ -57,11 +57,7 @@ pub(super) fn recording(meta: &Meta, period: Period, filter: &Filter, page: &mut
     });
 
     let mut how = match meta.collector.clock {
-        Clock::Utc => format!(
-            "From {} UTC, {} s",
-            moment(period.from_us),
-            seconds(period.elapsed_ns())
-        ),
+        Clock::Utc => format!("From {} UTC, {}", moment(period.from_us), length(period)),
         Clock::Relative => format!(
             "From second {} of a clock whose beginning the file does not say, {} s",
             period.from_us.div_euclid(SECOND_US),
@@ -98,12 +94,27 @@ fn words(words: &[&str]) -> String {
     words.join(" ")
 }
 
+/// How long a period is, and within which time it lies where something is told of a part of it only.
+pub(super) fn length(period: Period) -> String {
+    let elapsed = seconds(period.elapsed_ns());
+    // Moments of snapshots are told to a second.
+    match period.elapsed_ns() + 1_000_000_000 < period.whole_ns() {
+        true => format!("{elapsed} s within {} s", seconds(period.whole_ns())),
+        false => format!("{elapsed} s"),
+    }
+}
+
 /// Which rows were chosen, beside the period.
 pub(super) fn chosen(filter: &Filter) -> Option<String> {
     let mut only = Vec::new();
     if !filter.sessions.is_empty() {
         let pids: Vec<String> = filter.sessions.iter().map(u32::to_string).collect();
         only.push(format!("session{} {}", plural(pids.len()), pids.join(", ")));
+    }
+    match filter.whose {
+        Whose::All => {}
+        Whose::Foreground => only.push("sessions that work for clients".to_string()),
+        Whose::Background => only.push("processes of the server itself".to_string()),
     }
     for (dimension, value) in &filter.facts {
         only.push(format!("{dimension} {value}"));

@@ -11,7 +11,7 @@ use super::{header, quality};
 use crate::explanation::WORTH_MENTIONING;
 use crate::group::moment;
 use crate::ledger::{LedgerRow, Rest, Section};
-use crate::number::{counted, seconds};
+use crate::number::counted;
 use crate::snapshot::{LineKind, SessionSnapshot, Snapshot, SnapshotColumn};
 use crate::sums::percent as percent_of;
 
@@ -31,8 +31,8 @@ pub(super) fn render(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usize
         (tier, rate_hz) => format!(", {tier} at {rate_hz} Hz"),
     };
     page.heading(&format!(
-        "{from}{} s, {}{how}",
-        seconds(period.elapsed_ns()),
+        "{from}{}, {}{how}",
+        header::length(period),
         counted(
             snapshot
                 .sessions
@@ -96,7 +96,10 @@ fn lines(sessions: &[SessionSnapshot], columns: &[SnapshotColumn], meta: &Meta, 
                 name(&one.session, meta),
                 whose(&one.session),
                 line.kind.as_str().to_string(),
-                line.name.clone(),
+                match line.is_level {
+                    true => format!("{} (level)", line.name),
+                    false => line.name.clone(),
+                },
             ];
             cells.extend(columns.iter().map(|column| column.cell(line, one.elapsed_ns)));
             table.row(cells);

@@ -148,6 +148,7 @@ fn chart(timeline: &Timeline, letters: &[char], page: &mut Page) {
             gap = Some(Period {
                 from_us,
                 to_us: bucket.period.to_us,
+                ..Period::default()
             });
             continue;
         };

@@ -113,6 +113,7 @@ impl Buckets {
         Period {
             from_us: us(begin.max(self.from)),
             to_us: us((begin + self.width).min(self.to)),
+            ..Period::default()
         }
     }
 
@@ -202,7 +203,11 @@ mod tests {
     const NS: u128 = 1_000_000_000;
 
     fn period(from_us: i64, to_us: i64) -> Period {
-        Period { from_us, to_us }
+        Period {
+            from_us,
+            to_us,
+            ..Period::default()
+        }
     }
 
     fn buckets(from_us: i64, to_us: i64, width: BucketWidth, resolution_s: u32) -> Buckets {

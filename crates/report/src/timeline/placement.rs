@@ -107,6 +107,7 @@ mod tests {
         let period = Period {
             from_us: 0,
             to_us: seconds * SECOND,
+            ..Period::default()
         };
         Buckets::new(period, BucketWidth::Seconds(width_s), 1).expect("they are few")
     }

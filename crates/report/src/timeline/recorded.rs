@@ -51,6 +51,7 @@ impl RecordedSeconds {
                 gaps.push(Period {
                     from_us: us(until),
                     to_us: us(from),
+                    ..Period::default()
                 });
             }
             until = until.max(to);
@@ -74,6 +75,7 @@ pub(super) fn recorded_ns(bucket: Period, gaps: &[Period]) -> u128 {
             let both = Period {
                 from_us: gap.from_us.max(bucket.from_us),
                 to_us: gap.to_us.min(bucket.to_us),
+                ..Period::default()
             };
             both.elapsed_ns()
         })
@@ -92,6 +94,7 @@ mod tests {
         Period {
             from_us: from * SECOND,
             to_us: to * SECOND,
+            ..Period::default()
         }
     }
 
@@ -125,6 +128,7 @@ mod tests {
         let expected = Period {
             from_us: 10 * SECOND,
             to_us: 11_500_000,
+            ..Period::default()
         };
         assert_eq!(found, [expected]);
         // It ended after the part that was chosen.

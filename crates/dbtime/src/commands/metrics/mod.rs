@@ -74,6 +74,7 @@ pub(super) fn run(arguments: &MetricsArguments) -> anyhow::Result<ExitCode> {
             statements: false,
             late: Late::IsInTheNext,
         },
+        levels: false,
         tells_progress: false,
     };
     // Who asks is answered once there is something to say.

@@ -6,7 +6,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use dbtime_report::{BucketWidth, CallChoice, Dimension, LatencyDimension, Sort, TimelineOptions, WhatIf};
 
-use crate::options::{FileOptions, LatchLayout, Selection};
+use crate::options::{FileOptions, Selection};
 
 /// What cannot be asked together with who was waited for.
 const NOT_OF_WAITERS: [&str; 17] = [
@@ -94,10 +94,12 @@ pub struct ReportArguments {
     /// Show who held the server's internal locks (PostgreSQL: LWLocks), what they were doing and where in the code, and who waited
     #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "blockers", "chain", "at"])]
     pub(super) latches: bool,
-    /// How that is shown
-    #[command(flatten)]
-    pub(super) latch_layout: LatchLayout,
-    /// Show how much the statistics, times and waits of each session grew, as 'dbtime snap' does
+    /// With --latches, held locks (LWLocks) as one table by name, lock, relation, mode, session, user, backend_type, application, query,
+    /// sql_id, statement, wait, state, where; with --snapshot, its columns: delta, delta/s, hdelta, hdelta/s, %time, graph, waits,
+    /// waits/s, average
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
+    pub(super) columns: Vec<String>,
+    /// Show how much the statistics, times and waits of each session grew, as 'dbtime snap' does; of files of Snapper each snapshot
     #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "blockers", "chain", "at", "latches"])]
     pub(super) snapshot: bool,
     /// Predict DB time and throughput of the same closed load if something took so many times as long: what is done while a lock is
@@ -170,7 +172,7 @@ pub struct ReportArguments {
     /// --snapshot [10] to show
     #[arg(long, value_name = "N")]
     pub(super) top: Option<usize>,
-    /// Output format [default: by the extension of the output file (.json, .svg), else text]
+    /// Output format [default: by the extension of the output file (.json, .csv, .svg), else text]
     #[arg(long, value_enum)]
     pub(super) format: Option<Format>,
     /// File to write instead of standard output
@@ -191,6 +193,7 @@ impl ReportArguments {
         self.format
             .unwrap_or_else(|| match ending.map(str::to_ascii_lowercase).as_deref() {
                 Some("json") => Format::Json,
+                Some("csv") => Format::Csv,
                 Some("svg") => Format::Svg,
                 _ => Format::Text,
             })
@@ -223,6 +226,8 @@ pub(super) enum Format {
     Text,
     /// JSON
     Json,
+    /// With --snapshot, one line for each thing that grew
+    Csv,
     /// A picture: with --latency, a heat map of one kind; with --timeline, the time line; with --chain, the roots over time
     Svg,
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use dbtime_report::{
     CauseOptions, CommandOptions, ComparisonOptions, Dimension, DiveView, LatchOptions, LatencyDimension,
-    StackView, TimelineOptions, USUAL_THRESHOLDS_US,
+    SnapshotColumn, StackView, TimelineOptions, USUAL_THRESHOLDS_US,
 };
 
 use super::arguments::{Buckets, Format, ReportArguments};
@@ -20,12 +20,14 @@ use super::snapshot::Snapshot;
 use super::stacks::Stacks;
 use super::subject::Subject;
 use super::switches::Switches;
-use super::timeline::Timeline;
+use super::timeline::{self, Timeline};
 use super::waiters::{self, Waiters};
 use super::what_if::Prediction;
 use crate::commands::SNAPSHOT_SESSIONS;
-use crate::options::TableFormat;
+use crate::options::{SnapshotFormat, TableFormat};
 use crate::usage::Usage;
+
+const NO_CSV: &str = "only --snapshot has --format csv";
 
 /// A question, and what it is asked of.
 #[derive(Debug)]
@@ -103,6 +105,8 @@ impl Question {
         let format = match flags.format() {
             Format::Text => TableFormat::Text,
             Format::Json => TableFormat::Json,
+            Format::Csv if flags.snapshot => return snapshot(flags, SnapshotFormat::Csv),
+            Format::Csv => return Err(Usage(NO_CSV.to_string())),
             Format::Svg => return picture(flags),
         };
         if let Some(seen) = waiters_in_tables(flags, format) {
@@ -110,16 +114,19 @@ impl Question {
         }
         if flags.latches {
             return Ok(Question::Latches(Latches {
-                columns: flags.latch_layout.columns.clone(),
+                columns: choices(&flags.columns)?,
                 top: flags.top.unwrap_or(LatchOptions::default().top),
                 format,
             }));
         }
         if flags.snapshot {
-            return Ok(Question::Snapshot(Snapshot {
-                top: flags.top.unwrap_or(SNAPSHOT_SESSIONS),
-                format,
-            }));
+            return snapshot(
+                flags,
+                match format {
+                    TableFormat::Text => SnapshotFormat::Text,
+                    TableFormat::Json => SnapshotFormat::Json,
+                },
+            );
         }
         if !flags.what_if.is_empty() {
             return Ok(Question::Prediction(Prediction {
@@ -139,7 +146,7 @@ impl Question {
         if flags.latency {
             let by = match flags.by.is_empty() {
                 true => vec![LatencyDimension::Name],
-                false => dimensions(&flags.by)?,
+                false => choices(&flags.by)?,
             };
             return Ok(latencies(flags, latency::Seen::Tables { by, format }));
         }
@@ -171,7 +178,7 @@ impl Question {
             }));
         }
         Ok(Question::Ledger(Ledger {
-            by: dimensions(&flags.by)?,
+            by: choices(&flags.by)?,
             top: flags.top,
             of_trace: OfTrace {
                 thresholds_us: flags.thresholds,
@@ -195,8 +202,8 @@ fn check(flags: &ReportArguments) -> Result<(), Usage> {
     if flags.depth.is_some() && has_chains(flags) && flags.format() == Format::Svg {
         return wrong("--depth is for the trees of --chain, not for a picture of roots");
     }
-    if !flags.latch_layout.columns.is_empty() && !flags.latches {
-        return wrong("--columns is for --latches");
+    if !flags.columns.is_empty() && !flags.latches && !flags.snapshot {
+        return wrong("--columns is for --latches and --snapshot");
     }
     let chosen = &flags.selection;
     let cuts_waits = !chosen.wait.is_empty() || !chosen.state.is_empty();
@@ -211,6 +218,17 @@ fn check(flags: &ReportArguments) -> Result<(), Usage> {
         return wrong("--compare is of whole recordings: --query chooses a part of one");
     }
     Ok(())
+}
+
+fn snapshot(flags: &ReportArguments, format: SnapshotFormat) -> Result<Question, Usage> {
+    Ok(Question::Snapshot(Snapshot {
+        columns: match flags.columns.as_slice() {
+            [] => SnapshotColumn::USUAL.to_vec(),
+            names => choices(names)?,
+        },
+        top: flags.top.unwrap_or(SNAPSHOT_SESSIONS),
+        format,
+    }))
 }
 
 fn picture(flags: &ReportArguments) -> Result<Question, Usage> {
@@ -230,7 +248,7 @@ fn picture(flags: &ReportArguments) -> Result<Question, Usage> {
 
 fn timeline(flags: &ReportArguments, buckets: Buckets) -> Result<Question, Usage> {
     let wrong = |what: &str| Err(Usage(what.to_string()));
-    let by = match dimensions(&flags.by)?.as_slice() {
+    let by = match choices(&flags.by)?.as_slice() {
         [] => None,
         [Dimension::Second] => {
             return wrong("a time line already shows seconds: choose another dimension");
@@ -238,13 +256,18 @@ fn timeline(flags: &ReportArguments, buckets: Buckets) -> Result<Question, Usage
         [by] => Some(*by),
         _ => return wrong("a time line has one dimension: choose one of them"),
     };
-    let format = flags.format();
+    let seen = match flags.format() {
+        Format::Text => timeline::Seen::Table(TableFormat::Text),
+        Format::Json => timeline::Seen::Table(TableFormat::Json),
+        Format::Svg => timeline::Seen::Picture,
+        Format::Csv => return wrong(NO_CSV),
+    };
     Ok(Question::Timeline(Timeline {
         by,
-        width: buckets.width(format == Format::Svg),
+        width: buckets.width(seen == timeline::Seen::Picture),
         top: flags.top.unwrap_or(TimelineOptions::default().top),
         each_literal: flags.each_literal,
-        format,
+        seen,
     }))
 }
 
@@ -317,8 +340,8 @@ fn stack_view(flags: &ReportArguments) -> Option<StackView> {
         .find_map(|(is_wanted, view)| is_wanted.then_some(view))
 }
 
-/// The dimensions of these names: not all that can be typed are known to every question.
-fn dimensions<T: FromStr<Err = String>>(names: &[String]) -> Result<Vec<T>, Usage> {
+/// What is called so: not all that can be typed is known to every question.
+fn choices<T: FromStr<Err = String>>(names: &[String]) -> Result<Vec<T>, Usage> {
     let parsed = names.iter().map(|name| name.parse());
     parsed.collect::<Result<_, _>>().map_err(Usage)
 }
@@ -373,6 +396,8 @@ mod tests {
             (&["--chain", "--format", "svg"], "Waiters"),
             (&["--latches", "--columns", "name"], "Latches"),
             (&["--snapshot"], "Snapshot"),
+            (&["--snapshot", "--columns", "delta,%time,AVERAGE"], "Snapshot"),
+            (&["--snapshot", "-o", "x.csv"], "Snapshot"),
             (
                 &["--what-if", "hold:x=0.5", "--what-if", "query:-7=0"],
                 "Prediction",
@@ -390,6 +415,11 @@ mod tests {
             (&["--blockers", "--depth", "2"], "--depth is for"),
             (&["--chain", "--depth", "2", "-o", "x.svg"], "picture of roots"),
             (&["--columns", "name"], "--latches"),
+            (&["--latches", "--columns", "nmae"], "'name'"),
+            (&["--snapshot", "--columns", "name"], "hdelta/s"),
+            (&["--format", "csv"], "--snapshot"),
+            (&["--timeline", "--format", "csv"], "--snapshot"),
+            (&["-o", "x.csv", "--latches"], "--snapshot"),
             (&["--what-if", "hold:x"], "no factor"),
             (&["--what-if", "hold:x=1", "--causes"], "cannot be used"),
             (&["--what-if", "hold:x=1", "--state", "disk"], "leave some out"),
@@ -418,6 +448,6 @@ mod tests {
         else {
             panic!("another question");
         };
-        assert_eq!(timeline.format, Format::Text);
+        assert_eq!(timeline.seen, timeline::Seen::Table(TableFormat::Text));
     }
 }

@@ -2,19 +2,23 @@
 
 use std::process::ExitCode;
 
-use dbtime_report::{LineKind, SnapshotColumn, SnapshotOptions, json, next_steps_of_snapshot, text};
+use dbtime_report::{
+    LineKind, SnapshotColumn, SnapshotOptions, json, next_steps_of_snapshot, snapshot_csv, text,
+};
 
 use super::subject::Subject;
 use crate::import::Detail;
-use crate::options::TableFormat;
+use crate::options::SnapshotFormat;
 use crate::output;
 
 /// What is asked.
 #[derive(Debug, PartialEq)]
 pub(super) struct Snapshot {
+    /// Of the tables.
+    pub(super) columns: Vec<SnapshotColumn>,
     /// Sessions that are shown.
     pub(super) top: usize,
-    pub(super) format: TableFormat,
+    pub(super) format: SnapshotFormat,
 }
 
 impl Snapshot {
@@ -25,17 +29,24 @@ impl Snapshot {
             gather: LineKind::ALL.to_vec(),
             ..SnapshotOptions::default()
         };
-        let snapshot = dbtime_report::snapshot(&source, &options)?;
+        let snapshots = dbtime_report::snapshots(&source, &options)?;
         let answer = match self.format {
-            TableFormat::Json => json::render_snapshot(&snapshot),
-            TableFormat::Text => {
-                text::render_snapshot(&snapshot, &SnapshotColumn::USUAL, self.top, output::width())
-                    + &subject.next(&next_steps_of_snapshot(&snapshot))
+            SnapshotFormat::Json => snapshots.iter().map(json::render_snapshot).collect(),
+            SnapshotFormat::Csv => {
+                let lines: Result<Vec<String>, _> = snapshots.iter().map(snapshot_csv::render).collect();
+                snapshot_csv::head() + &lines?.concat()
+            }
+            SnapshotFormat::Text => {
+                let shown = snapshots.iter().map(|snapshot| {
+                    text::render_snapshot(snapshot, &self.columns, self.top, output::width())
+                });
+                let next = snapshots.first().map(next_steps_of_snapshot).unwrap_or_default();
+                shown.collect::<Vec<String>>().join("\n") + &subject.next(&next)
             }
         };
         subject.answer(
             &answer,
-            !snapshot.sessions.is_empty(),
+            snapshots.iter().any(|snapshot| !snapshot.sessions.is_empty()),
             "no session in the selected part of the recording",
         )
     }

@@ -6,9 +6,9 @@ use dbtime_report::{
     BucketWidth, Dimension, ReportError, TimelineOptions, json, next_steps_of_timeline, text, timeline_svg,
 };
 
-use super::arguments::Format;
 use super::subject::Subject;
 use crate::import::Detail;
+use crate::options::TableFormat;
 use crate::output::{self, say};
 use crate::usage::Usage;
 
@@ -20,7 +20,14 @@ pub(super) struct Timeline {
     pub(super) width: BucketWidth,
     pub(super) top: usize,
     pub(super) each_literal: bool,
-    pub(super) format: Format,
+    pub(super) seen: Seen,
+}
+
+/// How it is shown.
+#[derive(Debug, PartialEq)]
+pub(super) enum Seen {
+    Table(TableFormat),
+    Picture,
 }
 
 impl Timeline {
@@ -40,13 +47,13 @@ impl Timeline {
             Err(ReportError::Buckets(e)) => return Err(Usage(e.to_string()).into()),
             other => other?,
         };
-        let answer = match self.format {
-            Format::Json => json::render_timeline(&timeline),
-            Format::Text => {
+        let answer = match self.seen {
+            Seen::Table(TableFormat::Json) => json::render_timeline(&timeline),
+            Seen::Table(TableFormat::Text) => {
                 text::render_timeline(&timeline, output::width())
                     + &subject.next(&next_steps_of_timeline(&timeline))
             }
-            Format::Svg => {
+            Seen::Picture => {
                 for problem in &timeline.problems {
                     say(format_args!("dbtime: {problem}"));
                 }

@@ -102,7 +102,7 @@ fn lines(snapshot: &Snapshot) -> Vec<(u32, &'static str, String, i128)> {
         for line in &one.lines {
             let unit = match line.kind {
                 LineKind::Stat => 1,
-                LineKind::Time | LineKind::Wait | LineKind::Latch => i128::from(MS),
+                LineKind::Time | LineKind::Wait | LineKind::Latch | LineKind::Lock => i128::from(MS),
             };
             let growth = line.growth / unit;
             lines.push((one.session.pid, line.kind.as_str(), line.name.clone(), growth));

@@ -1,0 +1,189 @@
+//! The slices of time of one side, which the test draws from.
+
+use dbtime_model::recording::Meta;
+
+use super::noise::MOST_SLICES;
+use crate::filter::{Filter, SECOND_US};
+use crate::scan::Period;
+
+/// Slices of equal length, whole seconds as far as there are few of them; or snapshots of a file, neighbours together where there are
+/// many.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Slices {
+    period: Period,
+    first_second: i64,
+    seconds: i64,
+    count: usize,
+    /// The last second that has rows of each, and how many seconds each has; empty where they are of equal length.
+    snapshots: Vec<(i64, f64)>,
+}
+
+impl Slices {
+    pub(super) fn of(period: Period, meta: &Meta, filter: &Filter) -> Slices {
+        let first_second = period.from_us.div_euclid(SECOND_US);
+        let end = period.to_us.saturating_add(SECOND_US - 1).div_euclid(SECOND_US);
+        let seconds = end.saturating_sub(first_second).max(1);
+        let snapshots = snapshots(meta, filter);
+        Slices {
+            period,
+            first_second,
+            seconds,
+            count: match snapshots.len() {
+                0 => usize::try_from(seconds).unwrap_or(MOST_SLICES).min(MOST_SLICES),
+                snapshots => snapshots,
+            },
+            snapshots,
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// They are snapshots of a file.
+    pub(super) fn are_snapshots(&self) -> bool {
+        !self.snapshots.is_empty()
+    }
+
+    /// The slice of a row of this second; those outside of the period count for its ends.
+    pub(super) fn of_time(&self, time_us: i64) -> usize {
+        if self.are_snapshots() {
+            let at = self.snapshots.partition_point(|(last, _)| *last < time_us);
+            return at.min(self.count - 1);
+        }
+        let second = time_us.div_euclid(SECOND_US).saturating_sub(self.first_second);
+        let second = i128::from(second.clamp(0, self.seconds - 1));
+        usize::try_from(second * self.count as i128 / i128::from(self.seconds)).unwrap_or(0)
+    }
+
+    /// Elapsed time of each slice, in seconds.
+    pub(super) fn elapsed(&self) -> Vec<f64> {
+        if self.are_snapshots() {
+            return self.snapshots.iter().map(|(_, seconds)| *seconds).collect();
+        }
+        let mut elapsed = vec![0.0; self.count];
+        for (slice, elapsed) in elapsed.iter_mut().enumerate() {
+            let bound = |slice: usize| {
+                // The first second that is not in the slices before.
+                let count = self.count as i128;
+                let second = (slice as i128 * i128::from(self.seconds) + count - 1).div_euclid(count);
+                (i128::from(self.first_second) + second) * i128::from(SECOND_US)
+            };
+            let from = bound(slice).max(self.period.from_us.into());
+            let to = bound(slice + 1).min(self.period.to_us.into());
+            *elapsed = (to - from).max(0) as f64 / SECOND_US as f64;
+        }
+        elapsed
+    }
+}
+
+/// The snapshots that the filter takes, by their last seconds.
+fn snapshots(meta: &Meta, filter: &Filter) -> Vec<(i64, f64)> {
+    let mut all: Vec<(i64, f64)> = Vec::new();
+    for period in &meta.periods {
+        let last = period.last_second_us();
+        let seconds = period.elapsed_ns as f64 / 1e9;
+        match all.last_mut().filter(|(of, _)| *of == last) {
+            // Their rows are not told apart.
+            Some((_, sum)) => *sum += seconds,
+            None if filter.takes_time(last) => all.push((last, seconds)),
+            None => {}
+        }
+    }
+    let together = all.len().div_ceil(MOST_SLICES).max(1);
+    let groups = all.chunks(together).map(|group| {
+        let seconds = group.iter().map(|(_, seconds)| seconds).sum();
+        (group[group.len() - 1].0, seconds)
+    });
+    groups.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use dbtime_model::recording::CoveredPeriod;
+
+    use super::*;
+    use crate::diff::noise::MOST_SLICES;
+
+    fn of(from_us: i64, to_us: i64) -> Slices {
+        let period = Period {
+            from_us,
+            to_us,
+            ..Period::default()
+        };
+        Slices::of(period, &Meta::default(), &Filter::default())
+    }
+
+    #[test]
+    fn slices_share_the_period_out() {
+        for (from_us, to_us) in [
+            (300_000, 4_300_000),
+            (0, 1),
+            (5_000_000, 605_500_000),
+            (0, 61_000_000),
+        ] {
+            let slices = of(from_us, to_us);
+            let sum: f64 = slices.elapsed().iter().sum();
+            assert!(
+                (sum - (to_us - from_us) as f64 / 1e6).abs() < 1e-6,
+                "{from_us} {to_us}"
+            );
+            assert_eq!(slices.of_time(from_us), 0);
+            assert_eq!(slices.of_time(to_us - 1), slices.count() - 1);
+            assert_eq!(
+                (slices.of_time(i64::MIN), slices.of_time(i64::MAX)),
+                (0, slices.count() - 1)
+            );
+        }
+        assert_eq!(of(300_000, 4_300_000).count(), 5);
+    }
+
+    /// What stands in a slice happened in its elapsed time.
+    #[test]
+    fn a_second_is_in_the_slice_that_has_its_time() {
+        let slices = of(0, 100_000_000);
+        let mut seconds = vec![0.0; slices.count()];
+        for second in 0..100 {
+            seconds[slices.of_time(second * SECOND_US)] += 1.0;
+        }
+        assert_eq!(seconds, slices.elapsed());
+    }
+
+    #[test]
+    fn snapshots_are_slices_whatever_lies_between_them() {
+        let snapshot = |number: i64| CoveredPeriod {
+            from_us: number * 1_000 * SECOND_US,
+            to_us: (number * 1_000 + 5) * SECOND_US,
+            elapsed_ns: 4_900_000_000,
+        };
+        let slices_of = |count: i64, filter: &Filter| {
+            let meta = Meta {
+                periods: (0..count).map(snapshot).collect(),
+                ..Meta::default()
+            };
+            let period = Period {
+                from_us: 0,
+                to_us: count * 1_000 * SECOND_US,
+                ..Period::default()
+            };
+            Slices::of(period, &meta, filter)
+        };
+        let slices = slices_of(3, &Filter::default());
+        assert_eq!((slices.count(), slices.elapsed()), (3, vec![4.9; 3]));
+        for number in 0..3 {
+            assert_eq!(slices.of_time(snapshot(number).last_second_us()), number as usize);
+        }
+        // One without an end stands beside the others.
+        assert_eq!((slices.of_time(0), slices.of_time(i64::MAX)), (0, 2));
+        let second = Filter {
+            from_us: Some(1_000 * SECOND_US),
+            to_us: Some(2_000 * SECOND_US),
+            ..Filter::default()
+        };
+        assert_eq!(slices_of(3, &second).count(), 1);
+        let many = slices_of(1_000, &Filter::default());
+        assert!(many.count() <= MOST_SLICES && many.count() > MOST_SLICES / 2);
+        let sum: f64 = many.elapsed().iter().sum();
+        assert!((sum - 4_900.0).abs() < 1e-6, "{sum}");
+    }
+}
