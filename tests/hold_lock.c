@@ -1,12 +1,14 @@
 /* Functions for PostgreSQL: one holds an LWLock of the server for a while and says for how long, another one takes it so many times and
- * says how long it has waited for it; a third one holds the lock of a page, and a fourth one says of itself that it is executed by a plan. What they need of the server's headers stands here, so that they can be built for a server without
- * them: -DPG=15.
+ * says how long it has waited for it; a third one holds the lock of a page, a fourth one says of itself that it is executed by a plan, and
+ * a fifth one holds a spinlock or waits for it. What they need of the server's headers stands here, so that they can be built for a server
+ * without them: -DPG=15.
  *
  *	CREATE FUNCTION hold(exclusive bool, us int8, spins bool) RETURNS int8 AS 'hold_lock.so', 'hold_lock' LANGUAGE C STRICT
  *	CREATE FUNCTION take(exclusive bool, times int8) RETURNS int8 AS 'hold_lock.so', 'take_lock' LANGUAGE C STRICT
  *	CREATE FUNCTION hold_page(relation regclass, fork int4, block int4, exclusive bool, us int8) RETURNS int8
  *		AS 'hold_lock.so', 'hold_page' LANGUAGE C STRICT
  *	CREATE FUNCTION by_plan(plan int8, us int8, spins bool) RETURNS int8 AS 'hold_lock.so', 'by_plan' LANGUAGE C STRICT
+ *	CREATE FUNCTION spin(us int8) RETURNS int8 AS 'hold_lock.so', 'spin_lock' LANGUAGE C STRICT
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,6 +54,10 @@ struct info {
 extern char *MainLWLockArray;
 extern bool LWLockAcquire(void *lock, int mode);
 extern void LWLockRelease(void *lock);
+
+/* src/include/storage/s_lock.h; the spinlock lies where the lock above leaves room. */
+#define SPINLOCK_AT 64
+extern int s_lock(volatile unsigned char *lock, const char *file, int line, const char *function);
 
 /* src/include/access/relation.h, src/include/storage/bufmgr.h */
 #define ACCESS_SHARE 1
@@ -105,6 +111,12 @@ const struct info *pg_finfo_hold_page(void)
 }
 
 const struct info *pg_finfo_by_plan(void)
+{
+	static const struct info info = { 1 };
+	return &info;
+}
+
+const struct info *pg_finfo_spin_lock(void)
 {
 	static const struct info info = { 1 };
 	return &info;
@@ -174,4 +186,25 @@ uintptr_t by_plan(struct call *call)
 	pgstat_report_plan_id(call->arguments[0].value, true);
 #endif
 	return hold_for(call->arguments[1].value, call->arguments[2].value);
+}
+
+/* Named, and not inlined, so that it is seen in stacks. */
+__attribute__((noinline)) int64_t want_spinlock(volatile unsigned char *lock)
+{
+	int64_t begin = now_us();
+
+	if (__sync_lock_test_and_set(lock, 1))
+		s_lock(lock, __FILE__, __LINE__, __func__);
+	return now_us() - begin;
+}
+
+/* Holds it for a while; without one, says how long it has waited for it. */
+uintptr_t spin_lock(struct call *call)
+{
+	volatile unsigned char *lock = (unsigned char *)MainLWLockArray + LOCK_BYTES * ADDIN_SHMEM_INIT + SPINLOCK_AT;
+	int64_t waited = want_spinlock(lock);
+
+	hold_for(call->arguments[0].value, false);
+	__sync_lock_release(lock);
+	return waited;
 }

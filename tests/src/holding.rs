@@ -1,4 +1,4 @@
-//! A server with functions that hold one of its internal locks, take it, hold the lock of a page, and are executed by a plan.
+//! A server with functions that hold one of its internal locks, take it, hold the lock of a page or a spinlock, and are executed by a plan.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::Server;
 /// A server with a function `hold(exclusive, us, spins)` that says for how long it has held the lock, and one `take(exclusive, times)`
 /// that says for how long it has waited for it; both in microseconds. `hold_page(relation, fork, block, exclusive, us)` does with the lock of
 /// a page what `hold` does. `by_plan(plan, us, spins)` reports the id of a plan (since PostgreSQL 18), and says for how long it then slept, or
-/// spun.
+/// spun. `spin(us)` holds a spinlock, and says for how long it has waited for it.
 ///
 /// # Panics
 /// When it cannot be built.
@@ -47,7 +47,9 @@ pub fn server_with_hold(server: &Server, options: Options) -> Cluster {
              CREATE FUNCTION hold_page(relation regclass, fork int4, block int4, exclusive bool, us int8) RETURNS int8 \
              AS '{library}', 'hold_page' LANGUAGE C STRICT; \
              CREATE FUNCTION by_plan(plan int8, us int8, spins bool) RETURNS int8 \
-             AS '{library}', 'by_plan' LANGUAGE C STRICT",
+             AS '{library}', 'by_plan' LANGUAGE C STRICT; \
+             CREATE FUNCTION spin(us int8) RETURNS int8 \
+             AS '{library}', 'spin_lock' LANGUAGE C STRICT",
             library = library.display()
         ))
         .unwrap_or_else(|e| panic!("{}: {e:#}", server.name));

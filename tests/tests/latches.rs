@@ -373,3 +373,40 @@ fn what_is_held_now_is_shown_by_the_columns_that_are_chosen() {
         assert_eq!(ns, number(&latch["held_ns"]), "{latch}");
     }
 }
+
+/// Who waits for an internal lock, and where in the code it is wanted; of spinlocks, too, which have no names.
+#[test]
+fn who_waits_for_a_spinlock_is_told_with_the_code_that_wants_it() {
+    needs_recording!();
+    let [build] = &builds(&[17])[..] else {
+        return;
+    };
+    let cluster = server_with_hold(build, Options::default());
+    let (mut holder, mut waiter) = (Session::connect(&cluster), Session::connect(&cluster));
+    for session in [&mut holder, &mut waiter] {
+        session.ask("SELECT spin(1)");
+    }
+    let recorder = Recorder::server(&cluster, &[]);
+    let holding = std::thread::spawn(move || holder.ask("SELECT spin(1500000)"));
+    std::thread::sleep(Duration::from_millis(300));
+    let waited = waiter.ask("SELECT spin(0)");
+    holding.join().expect("it holds the lock");
+    let waited = waited.trim().parse::<f64>().expect("microseconds") / 1e6;
+    let recorded = recorder.stop();
+    let report = recorded.json(&["--latches"]);
+    let latches = report["latches"].as_array().expect("latches").iter();
+    let spinlocks = latches
+        .filter(|latch| latch["name"] == "spinlocks")
+        .collect::<Vec<_>>();
+    let [spinlocks] = spinlocks[..] else {
+        panic!("{report:#}");
+    };
+    let found = seconds(spinlocks, "waited_ns");
+    say(&format!("{found:.3} s of {waited:.3} s"));
+    // It tries again and again before it sleeps for the first time, and sleeps for milliseconds.
+    assert_close("waited, s", found, waited, 0.1, SAMPLED / 4.0);
+    let by = &spinlocks["waited_by"][0];
+    assert_eq!(by["pids"][0], waiter.pid(), "{spinlocks:#}");
+    let functions = by["code"][0]["functions"].as_array().expect("code");
+    assert_eq!(functions.last().expect("functions"), "want_spinlock", "{by:#}");
+}

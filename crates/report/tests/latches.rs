@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dbtime_model::{HeldLockRow, NO_STACK, Rows, SessionId, State};
+use dbtime_model::{ActivityRow, HeldLockRow, NO_STACK, Rows, SessionId, State};
 use dbtime_report::{Filter, Latch, LatchOptions, LatchReport, Source, json, latches, text};
 
 use crate::hand_made::{CPU, FIRST_SECOND, MS, meta, row, session, stack};
@@ -78,13 +78,17 @@ fn rows() -> Rows {
 }
 
 fn asked(filter: Filter) -> LatchReport {
+    asked_of(rows(), filter)
+}
+
+fn asked_of(rows: Rows, filter: Filter) -> LatchReport {
     let mut meta = meta();
     meta.database.held_locks = true;
     let options = LatchOptions {
         filter,
         ..LatchOptions::default()
     };
-    latches(&Source::memory(meta, rows()), &options).expect("nothing is wrong")
+    latches(&Source::memory(meta, rows), &options).expect("nothing is wrong")
 }
 
 fn ms(latch: &Latch) -> [u128; 6] {
@@ -190,4 +194,59 @@ fn what_is_said_is_what_was_found() {
     let said = text::render_latches(&older, 120);
     assert!(said.contains("does not say who held internal locks"), "{said}");
     assert!(!said.contains("Locks, by"), "{said}");
+}
+
+#[test]
+fn who_waits_is_told_with_the_code_that_wants_the_lock() {
+    let mut rows = rows();
+    let wants = stack(
+        &["main", "XLogFlush", "LWLockAcquireOrWait", "PGSemaphoreLock"],
+        "postgres",
+    );
+    let spins = stack(&["main", "GetSnapshotData", "s_lock", "pg_usleep"], "postgres");
+    for row in &mut rows.activity {
+        if &*row.wait_class == "LWLock" {
+            row.user_stack = wants.id;
+        }
+    }
+    rows.activity.push(ActivityRow {
+        user_stack: spins.id,
+        ..row(2, ("Timeout", "SpinDelay", false), State::Sleep, 60)
+    });
+    rows.stacks.extend([wants, spins]);
+    let report = asked_of(rows, Filter::default());
+    let latch = |name: &str| {
+        report
+            .latches
+            .iter()
+            .find(|latch| latch.name == name)
+            .expect("it was waited for")
+    };
+    for (name, ms, place) in [
+        ("WALWrite", 200, "XLogFlush"),
+        ("spinlocks", 60, "GetSnapshotData"),
+    ] {
+        let latch = latch(name);
+        assert_eq!(
+            (latch.waited_ns, latch.waiters),
+            (u128::from(ms * MS), 1),
+            "{name}"
+        );
+        let [waiting] = &latch.waitings[..] else {
+            panic!("{latch:#?}");
+        };
+        assert_eq!(
+            (waiting.pids.first(), waiting.ns),
+            (Some(&22), latch.waited_ns),
+            "{name}"
+        );
+        let functions: Vec<&str> = waiting.code[0].functions.iter().map(AsRef::as_ref).collect();
+        assert_eq!(functions, ["main", place], "{name}");
+    }
+    let said = text::render_latches(&report, 120);
+    assert!(
+        said.contains("spinlocks  waited for 0.060 s by 1 session; who holds one is not known"),
+        "{said}"
+    );
+    assert!(said.contains("main > GetSnapshotData"), "{said}");
 }

@@ -121,27 +121,20 @@ impl Holdings {
 
     /// The longest first.
     pub(super) fn finish(self, dimensions: &Dimensions) -> Vec<Holding> {
-        let holdings = self.0.into_iter().map(|(key, sum)| {
-            let code = sum.code.into_iter();
-            let mut code: Vec<CodeTime> = code.map(|(functions, ns)| CodeTime { functions, ns }).collect();
-            code.sort_by(|one, other| {
-                (Reverse(one.ns), &one.functions).cmp(&(Reverse(other.ns), &other.functions))
-            });
-            Holding {
-                pids: sum.pids,
-                sids: sum.sids,
-                backend_type: key.backend_type,
-                statement: key.statement,
-                sql_id: dimensions.sql_id(key.statement).map(str::to_string),
-                text: dimensions.statement(key.statement).map(str::to_string),
-                mode: key.mode,
-                wait: key.wait,
-                state: key.state,
-                code,
-                ns: sum.ns,
-                samples: sum.samples,
-                gets: sum.gets,
-            }
+        let holdings = self.0.into_iter().map(|(key, sum)| Holding {
+            pids: sum.pids,
+            sids: sum.sids,
+            backend_type: key.backend_type,
+            statement: key.statement,
+            sql_id: dimensions.sql_id(key.statement).map(str::to_string),
+            text: dimensions.statement(key.statement).map(str::to_string),
+            mode: key.mode,
+            wait: key.wait,
+            state: key.state,
+            code: by_time(sum.code),
+            ns: sum.ns,
+            samples: sum.samples,
+            gets: sum.gets,
         });
         let mut holdings: Vec<Holding> = holdings.collect();
         holdings.sort_by_key(|holding| Reverse(holding.ns));
@@ -155,6 +148,14 @@ pub(super) fn session_label(session: &Session) -> String {
         0 if !session.sid.is_empty() => session.sid.clone(),
         pid => pid.to_string(),
     }
+}
+
+/// The longest first.
+pub(super) fn by_time(code: HashMap<Vec<Arc<str>>, u128>) -> Vec<CodeTime> {
+    let code = code.into_iter();
+    let mut code: Vec<CodeTime> = code.map(|(functions, ns)| CodeTime { functions, ns }).collect();
+    code.sort_by(|one, other| (Reverse(one.ns), &one.functions).cmp(&(Reverse(other.ns), &other.functions)));
+    code
 }
 
 /// The last of these frames that have names; where none has, the last ones as they are.

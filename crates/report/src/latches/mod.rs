@@ -12,14 +12,15 @@ mod column;
 mod exact;
 mod holding;
 mod single;
+mod waiting;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use dbtime_model::counter::{self, latch_samples};
 use dbtime_model::recording::Meta;
-use dbtime_model::{Fidelity, HeldLockRow, LockUses, SessionId, StateGroup, Wait};
+use dbtime_model::{Fidelity, HeldLockRow, LockUses, StateGroup, Wait};
 use serde::Serialize;
 
 use crate::dimensions::Dimensions;
@@ -33,9 +34,8 @@ pub use exact::{ExactLatch, ExactLatches, ExactPlace, ExactSession, ExactSingle,
 use holding::Holdings;
 pub use holding::{CodeTime, Holding};
 pub use single::SingleLock;
-
-/// Class of the waits for such a lock.
-const CLASS: &str = "LWLock";
+pub use waiting::Waiting;
+use waiting::{SPINLOCKS, Waitings, wanted};
 
 /// Which locks, and how many.
 #[derive(Debug, Clone, PartialEq)]
@@ -151,7 +151,7 @@ fn is_not_told(gets: &u128) -> bool {
 /// Locks of the same name.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Latch {
-    /// As the wait event of who waits for it.
+    /// As the wait event of who waits for it; all spinlocks have one, `spinlocks`.
     pub name: String,
     /// Time in which sessions had them in whatever way, nanoseconds.
     pub held_ns: u128,
@@ -182,6 +182,16 @@ pub struct Latch {
     /// Who had them and did what, the longest first. They sum to [`Latch::held_ns`].
     #[serde(rename = "holders")]
     pub holdings: Vec<Holding>,
+    /// Who waited for them, the longest first. They sum to [`Latch::waited_ns`].
+    #[serde(rename = "waited_by")]
+    pub waitings: Vec<Waiting>,
+}
+
+impl Latch {
+    /// False of spinlocks: nothing says who has one.
+    pub fn has_known_holders(&self) -> bool {
+        self.name != SPINLOCKS
+    }
 }
 
 /// One lock of several of the same name.
@@ -244,10 +254,12 @@ pub fn latches_and_uses(
         if activity.not_sampled || (row.samples == 0 && row.fidelity == Fidelity::Exact) {
             all.not_known_ns += ns;
         }
-        if &*activity.wait.class == CLASS {
-            let latch = all.latches.entry(activity.wait.event.to_string()).or_default();
-            latch.waited_ns += ns;
-            latch.waiters.insert(activity.row.session);
+        if let Some(name) = wanted(activity.wait) {
+            all.latches
+                .entry(name.to_string())
+                .or_default()
+                .waitings
+                .add(activity);
         }
     });
     let mut looked = LatchSamples::default();
@@ -329,8 +341,7 @@ struct Sums {
     blocked_ns: u128,
     /// Without their relations.
     single: HashMap<SingleLock, u128>,
-    waited_ns: u128,
-    waiters: BTreeSet<SessionId>,
+    waitings: Waitings,
     holdings: Holdings,
 }
 
@@ -437,9 +448,10 @@ impl Builder {
                 queued_ns: sums.queued_ns,
                 blocked_ns: sums.blocked_ns,
                 single,
-                waited_ns: sums.waited_ns,
-                waiters: sums.waiters.len(),
+                waited_ns: sums.waitings.ns(),
+                waiters: sums.waitings.sessions(),
                 holdings: sums.holdings.finish(dimensions),
+                waitings: sums.waitings.finish(dimensions),
             }
         });
         let mut latches: Vec<Latch> = latches.collect();

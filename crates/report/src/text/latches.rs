@@ -56,9 +56,9 @@ pub(super) fn render(report: &LatchReport, page: &mut Page) {
         exact_latches::tables(report, exact, page);
     }
     let matters = |latch: &&Latch| latch.waited_ns.max(latch.held_ns) * LEAST >= report.active_ns;
-    let held = report.latches.iter().filter(|latch| !latch.holdings.is_empty());
-    for latch in held.take(report.top).filter(matters) {
+    for latch in report.latches.iter().take(report.top).filter(matters) {
         holdings(latch, report.top, page);
+        waitings(latch, report.top, page);
     }
     of_transactions(report, page);
     quality::problems(&report.problems, page);
@@ -182,6 +182,9 @@ fn sampled_holders(latch: &Latch, looked: LatchSamples, top: usize, page: &mut P
         latch.name,
         milliseconds(latch.held_ns)
     ));
+    if latch.holdings.is_empty() {
+        return;
+    }
     let mut table = Table::new(&["held by", "while", "in the code"], &SAMPLED);
     for holding in latch.holdings.iter().take(top) {
         let mut cells = vec![who(holding), what(holding), code(holding)];
@@ -268,14 +271,18 @@ fn overview(report: &LatchReport, page: &mut Page) {
     );
     let elapsed = report.period.elapsed_ns();
     for latch in report.latches.iter().take(report.top) {
+        let of_holders = |text: String| match latch.has_known_holders() {
+            true => text,
+            false => "?".to_string(),
+        };
         table.row(vec![
             latch.name.clone(),
             longest(latch),
-            seconds(latch.held_ns),
-            seconds(latch.exclusive_ns),
-            seconds(latch.queued_ns),
-            seconds(latch.blocked_ns),
-            format!("{:.2}", latch.held_ns as f64 / elapsed.max(1) as f64),
+            of_holders(seconds(latch.held_ns)),
+            of_holders(seconds(latch.exclusive_ns)),
+            of_holders(seconds(latch.queued_ns)),
+            of_holders(seconds(latch.blocked_ns)),
+            of_holders(format!("{:.2}", latch.held_ns as f64 / elapsed.max(1) as f64)),
             seconds(latch.waited_ns),
             latch.waiters.to_string(),
         ]);
@@ -319,18 +326,17 @@ fn holdings(latch: &Latch, top: usize, page: &mut Page) {
             counted(waiters, "session")
         ),
     };
-    page.heading(&format!(
-        "{}  held {} s, {waited}",
-        latch.name,
-        seconds(latch.held_ns)
-    ));
+    page.heading(&match latch.has_known_holders() {
+        true => format!("{}  held {} s, {waited}", latch.name, seconds(latch.held_ns)),
+        false => format!("{}  {waited}; who holds one is not known", latch.name),
+    });
     let mut table = Table::new(&["held by", "while", "in the code"], &["s", "%"]);
     let all = latch.held_ns;
     for holding in latch.holdings.iter().take(top) {
         table.row(vec![
             who(holding),
             what(holding),
-            code(holding),
+            code(&holding.code),
             seconds(holding.ns),
             percent(percent_of(holding.ns, all)),
         ]);
@@ -348,6 +354,38 @@ fn holdings(latch: &Latch, top: usize, page: &mut Page) {
     }
     page.table(&table);
     pages(latch, top, page);
+}
+
+/// Who waited for it.
+fn waitings(latch: &Latch, top: usize, page: &mut Page) {
+    if latch.waitings.is_empty() {
+        return;
+    }
+    let mut table = Table::new(&["waited for by", "wanted in the code"], &["s", "%"]);
+    let all = latch.waited_ns;
+    for waiting in latch.waitings.iter().take(top) {
+        let who = sessions(
+            waiting.pids.iter().map(|pid| format!("pid {pid}")),
+            &waiting.backend_type,
+        );
+        table.row(vec![
+            of_statement(who, waiting.statement, waiting.text.as_deref()),
+            code(&waiting.code),
+            seconds(waiting.ns),
+            percent(percent_of(waiting.ns, all)),
+        ]);
+    }
+    let rest = latch.waitings.get(top..).unwrap_or_default();
+    if !rest.is_empty() {
+        let ns = rest.iter().map(|waiting| waiting.ns).sum();
+        table.row(vec![
+            counted(rest.len(), "other waiter"),
+            String::new(),
+            seconds(ns),
+            percent(percent_of(ns, all)),
+        ]);
+    }
+    page.table(&table);
 }
 
 /// The pages that such a lock was of.
@@ -376,14 +414,19 @@ fn pages(latch: &Latch, top: usize, page: &mut Page) {
 fn who(holding: &Holding) -> String {
     let pids = holding.pids.iter().map(|pid| format!("pid {pid}"));
     let sids = holding.sids.iter().map(|sid| format!("sid {sid}"));
-    let sessions: Vec<String> = pids.chain(sids).collect();
-    let who = match sessions.as_slice() {
-        [session] => format!("{session}, {}", holding.backend_type),
-        many => format!("{} ({})", counted(many.len(), "session"), holding.backend_type),
-    };
+    let who = sessions(pids.chain(sids), &holding.backend_type);
     match (&holding.sql_id, &holding.text) {
         (Some(sql_id), None) => format!("{who}: {sql_id}"),
         (_, text) => of_statement(who, holding.statement, text.as_deref()),
+    }
+}
+
+/// The one, or how many they are.
+fn sessions(names: impl Iterator<Item = String>, backend_type: &str) -> String {
+    let names: Vec<String> = names.collect();
+    match names.as_slice() {
+        [session] => format!("{session}, {backend_type}"),
+        many => format!("{} ({backend_type})", counted(many.len(), "session")),
     }
 }
 
@@ -405,8 +448,8 @@ fn what(holding: &Holding) -> String {
     does + how
 }
 
-fn code(holding: &Holding) -> String {
-    let Some(CodeTime { functions, .. }) = holding.code.first() else {
+fn code(places: &[CodeTime]) -> String {
+    let Some(CodeTime { functions, .. }) = places.first() else {
         return String::new();
     };
     let names: Vec<&str> = functions.iter().map(AsRef::as_ref).collect();
