@@ -146,7 +146,8 @@ fn what_lies_elsewhere_is_found_or_joined_or_unknown() {
         }
     }
     assert_eq!(unknown.meta.database.statement_ids, "");
-    assert_eq!(unknown.statements(), BTreeMap::new());
+    // Not even that there were some.
+    assert!(unknown.json(&[])["statements"].is_null());
     for words in ["query ids are not recorded", "debug symbols", "--connect"] {
         assert!(unknown.stderr.contains(words), "{words}: {}", unknown.stderr);
     }

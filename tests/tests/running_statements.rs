@@ -64,7 +64,7 @@ fn user_and_system_cpu_of_statements_are_what_pg_stat_kcache_counts() {
     cluster
         .psql("CREATE EXTENSION pg_stat_statements; CREATE EXTENSION pg_stat_kcache")
         .expect("scripts/deps.sh test installs it");
-    let recorder = Recorder::server(&cluster, &["--rate", "997"]);
+    let recorder = Recorder::server(&cluster, &["-F", "997"]);
     let mut told = Vec::new();
     // Computes; has the kernel make zeroes.
     for statement in [

@@ -218,15 +218,19 @@ impl<'a, 'c> Cells<'a, 'c> {
     fn by_comma(columns: &'c Columns, line: &'a [u8]) -> Option<Cells<'a, 'c>> {
         let most = columns.commas.len() + MAX_COMMAS;
         let commas: Vec<usize> = memchr::memchr_iter(b',', line).take(most).collect();
-        let own = (0..=MAX_COMMAS).find(|own| {
-            let begin = columns.delta.checked_sub(1).and_then(|at| commas.get(at + own));
+        let delta = |own: usize| {
+            let begin = commas.get(columns.delta.checked_sub(1)? + own)?;
             let is_last = columns.delta == columns.commas.len();
             let end = commas.get(columns.delta + own).copied();
-            let end = end.or(is_last.then_some(line.len()));
-            begin
-                .zip(end)
-                .is_some_and(|(begin, end)| columns.growth(line[begin + 1..end].trim_ascii()).is_some())
-        })?;
+            let end = end.or(is_last.then_some(line.len()))?;
+            Some(line[begin + 1..end].trim_ascii())
+        };
+        let own = (0..=MAX_COMMAS)
+            // A number that was too wide is no part of a name, and what stands behind it is another number.
+            .take_while(|own| {
+                delta(*own).is_none_or(|cell| cell.is_empty() || cell.iter().any(|byte| *byte != b'#'))
+            })
+            .find(|own| delta(*own).is_some_and(|cell| columns.growth(cell).is_some()))?;
         let (left, right) = commas.split_at(columns.statistic.min(commas.len()));
         let commas = [left, right.get(own..)?].concat();
         Some(Cells {
