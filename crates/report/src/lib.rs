@@ -156,8 +156,8 @@ pub use kernel_layers::{KernelLayer, kernel_layer, layer_of_frame};
 pub use known_frame::KnownFrame;
 pub use latches::{
     CodeTime, ExactLatch, ExactLatches, ExactPlace, ExactSession, ExactSingle, ExactStatement, HoldMode,
-    Holding, Latch, LatchColumn, LatchOptions, LatchReport, LatchSamples, ProfileRow, SingleLatch,
-    SingleLock, UseSums, Waiting, latches, latches_and_uses,
+    Holding, Latch, LatchColumn, LatchOptions, LatchReport, LatchSamples, LatchWaiting, ProfileRow,
+    SingleLatch, SingleLock, UseSums, latches, latches_and_uses,
 };
 pub use latency::{
     HeatMap, HeatMapCell, KindLatencies, LatencyDimension, LatencyGroup, LatencyOptions, LatencyReport,

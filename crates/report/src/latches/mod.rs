@@ -34,7 +34,7 @@ pub use exact::{ExactLatch, ExactLatches, ExactPlace, ExactSession, ExactSingle,
 use holding::Holdings;
 pub use holding::{CodeTime, Holding};
 pub use single::SingleLock;
-pub use waiting::Waiting;
+pub use waiting::LatchWaiting;
 use waiting::{SPINLOCKS, Waitings, wanted};
 
 /// Which locks, and how many.
@@ -184,7 +184,7 @@ pub struct Latch {
     pub holdings: Vec<Holding>,
     /// Who waited for them, the longest first. They sum to [`Latch::waited_ns`].
     #[serde(rename = "waited_by")]
-    pub waitings: Vec<Waiting>,
+    pub waitings: Vec<LatchWaiting>,
 }
 
 impl Latch {

@@ -35,7 +35,7 @@ const TAKING: [&str; 7] = [
 
 /// Time in which sessions waited for a lock while they executed the same statement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Waiting {
+pub struct LatchWaiting {
     /// Pids of these sessions.
     pub pids: BTreeSet<u32>,
     /// What they are.
@@ -100,11 +100,11 @@ impl Waitings {
     }
 
     /// The longest first.
-    pub(super) fn finish(self, dimensions: &Dimensions) -> Vec<Waiting> {
+    pub(super) fn finish(self, dimensions: &Dimensions) -> Vec<LatchWaiting> {
         let waitings = self
             .by
             .into_iter()
-            .map(|((backend_type, statement), sum)| Waiting {
+            .map(|((backend_type, statement), sum)| LatchWaiting {
                 pids: sum.pids,
                 backend_type,
                 statement,
@@ -112,7 +112,7 @@ impl Waitings {
                 code: by_time(sum.code),
                 ns: sum.ns,
             });
-        let mut waitings: Vec<Waiting> = waitings.collect();
+        let mut waitings: Vec<LatchWaiting> = waitings.collect();
         waitings.sort_by_key(|waiting| Reverse(waiting.ns));
         waitings
     }

@@ -187,7 +187,7 @@ fn sampled_holders(latch: &Latch, looked: LatchSamples, top: usize, page: &mut P
     }
     let mut table = Table::new(&["held by", "while", "in the code"], &SAMPLED);
     for holding in latch.holdings.iter().take(top) {
-        let mut cells = vec![who(holding), what(holding), code(holding)];
+        let mut cells = vec![who(holding), what(holding), code(&holding.code)];
         cells.extend(sampled(looked, holding.samples, holding.gets, holding.ns));
         table.row(cells);
     }
