@@ -59,7 +59,9 @@ mod unwind;
 
 pub use block::{BlockInterval, BlockLatency, BlockOptions, BlockVolume};
 pub use bpf::Tier;
-pub use collector::{Collector, Mechanism, Options, RATES_HZ, RESOLUTIONS_S, Status, Target, WHOLE_SECONDS};
+pub use collector::{
+    Collector, Mechanism, Options, RATES_HZ, RESOLUTIONS_S, Status, Target, WHOLE_SECONDS, levels,
+};
 pub use database::Texts;
 pub use dive::{
     Dive, DiveEngine, DiveFacts, DiveOptions, DiveRemains, DiveStatus, DiveWait, KernelTracing, SystemCall,

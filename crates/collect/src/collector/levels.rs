@@ -1,6 +1,6 @@
 //! How much memory sessions have now: a level, which is no growth and adds up with none.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use dbtime_model::counter::{self, level};
 use dbtime_model::{CounterRow, SessionId};
@@ -12,28 +12,33 @@ use crate::process;
 const NAMES: [(&str, &str); 2] = [("RssAnon", level::RSS_ANON_BYTES), ("VmSwap", level::SWAP_BYTES)];
 
 impl Collector {
-    /// Those of the sessions with these ids, as rows of this second (microseconds since the Unix epoch). Of one that has ended, or
-    /// that the kernel does not tell of, none.
-    pub fn levels(&self, of: &HashSet<SessionId>, time: i64) -> Vec<CounterRow> {
-        let wanted = self
-            .sessions
-            .iter()
-            .filter(|(_, session)| of.contains(&session.id));
-        wanted
-            .flat_map(|(pid, session)| {
-                let status = std::fs::read_to_string(process::path(*pid, "status")).unwrap_or_default();
-                let found = NAMES.map(|(name, counted)| Some((counted, bytes(&status, name)?)));
-                found.into_iter().flatten().map(|(name, bytes)| CounterRow {
-                    time,
-                    session: session.id,
-                    source: counter::LEVEL.to_string(),
-                    name: name.to_string(),
-                    value: bytes,
-                    ..CounterRow::default()
-                })
-            })
+    /// Of which processes the sessions are that are recorded now.
+    pub fn processes(&self) -> HashMap<SessionId, u32> {
+        let sessions = self.sessions.iter();
+        sessions
+            .flat_map(|(pid, session)| session.ids().map(|id| (id, *pid)))
             .collect()
     }
+}
+
+/// Those of the sessions with these ids, as rows of this second (microseconds since the Unix epoch). Of one that has ended, or that the
+/// kernel does not tell of, none.
+pub fn levels(processes: &HashMap<SessionId, u32>, of: &HashSet<SessionId>, time: i64) -> Vec<CounterRow> {
+    let wanted = of.iter().filter_map(|id| Some((*id, *processes.get(id)?)));
+    wanted
+        .flat_map(|(session, pid)| {
+            let status = std::fs::read_to_string(process::path(pid, "status")).unwrap_or_default();
+            let found = NAMES.map(|(name, counted)| Some((counted, bytes(&status, name)?)));
+            found.into_iter().flatten().map(move |(name, bytes)| CounterRow {
+                time,
+                session,
+                source: counter::LEVEL.to_string(),
+                name: name.to_string(),
+                value: bytes,
+                ..CounterRow::default()
+            })
+        })
+        .collect()
 }
 
 /// `RssAnon:      1234 kB`

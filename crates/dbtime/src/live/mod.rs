@@ -6,14 +6,16 @@
 
 mod windows;
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dbtime_collect::{Collector, Ending, Options, Status};
+use dbtime_collect::{Collector, Ending, Options, Status, levels};
 use dbtime_model::counter::{self, task};
 use dbtime_model::recording::Meta;
-use dbtime_model::{CounterRow, LockUses};
+use dbtime_model::{CounterRow, LockUses, SessionId};
 use dbtime_report::{Filter, Source};
 
 use crate::output::{ProgressLine, say};
@@ -118,6 +120,7 @@ pub fn take(plan: &Plan, stop: &Arc<AtomicBool>, show: &mut Show<'_>) -> anyhow:
         windows,
         line,
         levels: plan.levels,
+        last_processes: None,
         tells_progress: plan.tells_progress,
         number: 1,
         waited_us: 0,
@@ -132,6 +135,8 @@ struct Live<'a> {
     collector: Collector,
     windows: Windows,
     levels: bool,
+    /// Of the sessions that were recorded when recording ended, once it has.
+    last_processes: Option<HashMap<SessionId, u32>>,
     line: ProgressLine,
     tells_progress: bool,
     /// Of the next snapshot.
@@ -206,6 +211,8 @@ impl Live<'_> {
     /// What is left, and what is missing.
     fn finish(&mut self) -> anyhow::Result<()> {
         self.line.clear();
+        // Afterwards there are none; the last snapshot is still to be shown.
+        self.last_processes = self.levels.then(|| self.collector.processes());
         self.collector.finish()?;
         self.windows.add(self.collector.take_rows());
         while !self.windows.are_over() {
@@ -245,7 +252,12 @@ impl Live<'_> {
             // Who did nothing has no other line, and is not read for these.
             let ran = rows.counters.iter().filter(|row| has_run(row));
             let ran = ran.map(|row| row.session).collect();
-            rows.counters.extend(self.collector.levels(&ran, from_us));
+            let now = || self.collector.processes();
+            let processes = self
+                .last_processes
+                .as_ref()
+                .map_or_else(|| Cow::Owned(now()), Cow::Borrowed);
+            rows.counters.extend(levels(&processes, &ran, from_us));
         }
         let meta = Meta {
             // Of this snapshot all is there.

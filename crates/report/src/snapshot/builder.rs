@@ -140,7 +140,8 @@ impl<'o> Builder<'o> {
             .strip_prefix(statement_counts::PREFIX)
             .filter(|_| is_of_server);
         let is_chosen = self.is_of_statements && of_statement.is_some() && row.statement != 0;
-        if !self.is_whole && !(is_chosen && self.options.filter.takes_statement(row.statement)) {
+        let is_meant = self.is_whole || is_chosen && self.options.filter.takes_statement(row.statement);
+        if !is_meant {
             self.statistics_left_out |= row.value != 0 && self.has(row.session);
             return;
         }
