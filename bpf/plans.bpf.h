@@ -12,8 +12,10 @@ struct {
 	__type(value, struct dbt_planned);
 } planned SEC(".maps");
 
-/* How often there was no number to be had: the plan is not known there. */
+/* There is no room for more: plans that come now are not known, and nobody tries any longer. */
 __u64 plans_lost = 0;
+
+#define NO_ROOM (-7) /* -E2BIG */
 
 /* Not static, so that the verifier looks at it once and for itself; so is with_own_plan(). */
 __noinline __u64 number_of(__u64 statement, __u64 plan)
@@ -27,15 +29,19 @@ __noinline __u64 number_of(__u64 statement, __u64 plan)
 		number = ~number;
 	known = bpf_map_lookup_elem(&planned, &number);
 	if (!known) {
-		if (!bpf_map_update_elem(&planned, &number, &both, BPF_NOEXIST))
+		long error;
+
+		if (plans_lost)
+			return statement;
+		error = bpf_map_update_elem(&planned, &number, &both, BPF_NOEXIST);
+		if (!error)
 			return number;
-		/* Full, or another CPU was first. */
+		if (error == NO_ROOM)
+			plans_lost = 1;
+		/* Else another CPU was first, or has the map in this moment. */
 		known = bpf_map_lookup_elem(&planned, &number);
 	}
-	if (known && known->statement == statement && known->plan == plan)
-		return number;
-	__sync_fetch_and_add(&plans_lost, 1);
-	return statement;
+	return known && known->statement == statement && known->plan == plan ? number : statement;
 }
 
 /* `statement`, as it was read in the record at this address, with its plan. The session may write the record meanwhile, or have been

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use dbtime::throwaway::Options;
 use dbtime_tests::{
     Recorded, Recorder, Session, assert_between, assert_close, builds, dbtime, distribution, needs_recording,
-    number, say, server_with_hold,
+    number, say, server_with_hold, wait_for_state,
 };
 use serde_json::Value;
 
@@ -387,8 +387,15 @@ fn who_waits_for_a_spinlock_is_told_with_the_code_that_wants_it() {
         session.ask("SELECT spin(1)");
     }
     let recorder = Recorder::server(&cluster, &[]);
+    let holder_pid = holder.pid();
     let holding = std::thread::spawn(move || holder.ask("SELECT spin(1500000)"));
-    std::thread::sleep(Duration::from_millis(300));
+    let is_executing =
+        format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {holder_pid} AND state = 'active'");
+    while cluster.psql(&is_executing).expect("it answers") != "1" {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // It has the lock once it sleeps.
+    wait_for_state(holder_pid, 'S');
     let waited = waiter.ask("SELECT spin(0)");
     holding.join().expect("it holds the lock");
     let waited = waited.trim().parse::<f64>().expect("microseconds") / 1e6;
@@ -403,7 +410,7 @@ fn who_waits_for_a_spinlock_is_told_with_the_code_that_wants_it() {
     };
     let found = seconds(spinlocks, "waited_ns");
     say(&format!("{found:.3} s of {waited:.3} s"));
-    // It tries again and again before it sleeps for the first time, and sleeps for milliseconds.
+    // It tries again and again before it sleeps for the first time, and then sleeps for up to a second at a time.
     assert_close("waited, s", found, waited, 0.1, SAMPLED / 4.0);
     let by = &spinlocks["waited_by"][0];
     assert_eq!(by["pids"][0], waiter.pid(), "{spinlocks:#}");

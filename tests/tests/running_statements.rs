@@ -16,13 +16,13 @@ fn long_statement(seconds: f64) -> String {
 #[test]
 fn a_statement_that_ran_already_has_its_text_and_its_time_from_then_on() {
     needs_recording!();
-    let mut servers = builds(&[14, 18]);
+    let mut servers = builds(&[18]);
     servers.push(distribution());
     for build in servers {
         let cluster = build.start(Options::default().set("compute_query_id", "on"));
         let mut session = Session::connect(&cluster);
         let pid = session.pid();
-        let text = long_statement(3.0);
+        let text = long_statement(5.0);
         let sent = text.clone();
         let worker = std::thread::spawn(move || {
             session.run(&sent);

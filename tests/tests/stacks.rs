@@ -238,7 +238,7 @@ fn names_are_demangled() {
         ),
         (
             programs.compile_rust("mangled.rs", "mangled-rust"),
-            "space::Shape<u64>::turn",
+            "space::Shape<u64>",
         ),
     ] {
         let (running, recorded) = run(&program, &[]);

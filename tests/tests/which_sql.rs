@@ -278,7 +278,7 @@ fn a_text_that_the_server_cuts_is_whole_in_every_version() {
 #[test]
 fn texts_are_what_they_are_in_the_encoding_of_their_database() {
     needs_recording!();
-    let mut servers = builds(&[]);
+    let mut servers = builds(&[14, 18]);
     servers.push(distribution());
     // Literals make no other statement, but how many there are does.
     let statement = |literals: usize, text: &str| {
@@ -517,7 +517,7 @@ fn who_connects_has_no_part_in_what_the_session_in_its_place_executed() {
 #[test]
 fn a_commit_that_was_prepared_has_its_text_in_every_version() {
     needs_recording!();
-    let mut servers = builds(&[]);
+    let mut servers = builds(&[14, 16, 18]);
     servers.push(distribution());
     for build in servers {
         let options = Options::default()

@@ -98,6 +98,8 @@ interface Dictionaries {
   is_trace_without_states: boolean;
   /** What a session has in a window may have begun before it. */
   may_be_long: boolean;
+  /** Where not all time from begin to end is told of: the last second of each period that is (microseconds), and how long it was (nanoseconds). */
+  periods?: [number, number][];
   gaps: [number, number][];
   marks: Mark[];
   no_timeline: string | null;

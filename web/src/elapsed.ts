@@ -10,8 +10,13 @@ export function period(of: Recording, filter: Filter): [number, number] {
   return [from, Math.max(from, to)];
 }
 
-/** Its length in nanoseconds. */
+/** Its length in nanoseconds: of several snapshots, of those whose last second is in it. */
 export function elapsedNs(of: Recording, filter: Filter): number {
+  if (of.periods) {
+    const from = (filter.from ?? -Infinity) * 1e6;
+    const to = (filter.to ?? Infinity) * 1e6;
+    return of.periods.reduce((sum, [at, ns]) => (at >= from && at < to ? sum + ns : sum), 0);
+  }
   const [from, to] = period(of, filter);
   return (to - from) * 1000;
 }

@@ -311,14 +311,17 @@ pub(crate) trait Database {
     /// # Errors
     /// It cannot be asked, or not yet; the message says why.
     fn ask_anew(
-        &mut self,
+        &self,
         _statistics: &ServerStatistics,
         _connect: &Connect,
-        _texts: Texts,
         _goes_on: bool,
     ) -> Result<(), String> {
         Ok(())
     }
+
+    /// Whether the server is to be asked what its sessions execute, where they do not say it themselves; with their texts as they may be
+    /// recorded. None: it is not asked.
+    fn settle_who_tells_statements(&mut self, _asked_for: Option<Texts>) {}
 
     /// The text of the statement that a session executes, as it may be recorded, if it is still this one. None when the database
     /// does not tell.

@@ -238,6 +238,11 @@ impl Import {
         self.description.files_of_periods = 1;
     }
 
+    /// The file tells of no time at all: it takes nothing from what others leave out.
+    pub(crate) fn no_period(&mut self) {
+        self.description.files_of_periods = 1;
+    }
+
     /// What the file was.
     pub(crate) fn file(&mut self, file: ImportedFile) {
         self.description.problems.extend(problems(&file));

@@ -2,76 +2,40 @@
 
 use dbtime_model::recording::CoveredPeriod;
 
-/// Stretches of time, in the order in which they were found.
+/// Stretches of time of all files together, above which they are merged at once.
+const MOST_OF_ALL: usize = 16 * CoveredPeriod::MOST;
+
+/// Stretches of time by file, in the order in which they were found.
 #[derive(Debug, Default)]
 pub(crate) struct Periods {
-    all: Vec<CoveredPeriod>,
+    of_files: Vec<Vec<CoveredPeriod>>,
 }
 
 impl Periods {
-    /// Adds one of a file.
+    /// Adds one of the file that is read.
     pub(crate) fn add(&mut self, period: CoveredPeriod) {
-        self.all.push(period);
-        if self.all.len() > 2 * CoveredPeriod::MOST {
-            self.bound();
+        if self.of_files.is_empty() {
+            self.of_files.push(Vec::new());
         }
-    }
-
-    /// Adds those of another file: where both tell of the same time, it passed once. Snapshots of one file follow one another, even
-    /// where their ends, which are whole seconds, seem to say that they do not.
-    pub(crate) fn append(&mut self, other: Periods) {
-        for period in other.all {
-            match self.all.iter_mut().find(|known| is_same_time(known, &period)) {
-                Some(known) => *known = both(known, &period),
-                None => self.add(period),
+        if let Some(of_file) = self.of_files.last_mut() {
+            of_file.push(period);
+            if of_file.len() > 2 * CoveredPeriod::MOST {
+                *of_file = CoveredPeriod::bounded(std::mem::take(of_file));
             }
         }
     }
 
-    /// All, in order of time.
-    pub(crate) fn finish(mut self) -> Vec<CoveredPeriod> {
-        self.all.sort_by_key(|period| (period.to_us, period.from_us));
-        while self.all.len() > CoveredPeriod::MOST {
-            self.bound();
+    /// Adds those of other files.
+    pub(crate) fn append(&mut self, other: Periods) {
+        self.of_files.extend(other.of_files);
+        if self.of_files.iter().map(Vec::len).sum::<usize>() > MOST_OF_ALL {
+            self.of_files = vec![CoveredPeriod::of_several(std::mem::take(&mut self.of_files))];
         }
-        self.all
     }
 
-    /// Makes pairs of neighbours one: half as many are left, and the sum of their times is what it was.
-    fn bound(&mut self) {
-        self.all.sort_by_key(|period| (period.to_us, period.from_us));
-        let pairs = self.all.chunks(2).map(|pair| CoveredPeriod {
-            from_us: pair.iter().map(|one| one.from_us).min().unwrap_or_default(),
-            to_us: pair.iter().map(|one| one.to_us).max().unwrap_or_default(),
-            elapsed_ns: pair
-                .iter()
-                .fold(0, |sum: u64, one| sum.saturating_add(one.elapsed_ns)),
-        });
-        self.all = pairs.collect();
-    }
-}
-
-fn overlap_us(one: &CoveredPeriod, other: &CoveredPeriod) -> i64 {
-    let from_us = one.from_us.max(other.from_us);
-    one.to_us.min(other.to_us).saturating_sub(from_us).max(0)
-}
-
-/// More than half of the shorter one is in the other.
-fn is_same_time(one: &CoveredPeriod, other: &CoveredPeriod) -> bool {
-    let length_us = |period: &CoveredPeriod| period.to_us.saturating_sub(period.from_us);
-    2 * i128::from(overlap_us(one, other)) > i128::from(length_us(one).min(length_us(other)).max(0))
-}
-
-fn both(one: &CoveredPeriod, other: &CoveredPeriod) -> CoveredPeriod {
-    let overlap_ns = overlap_us(one, other).unsigned_abs().saturating_mul(1_000);
-    let sum_ns = one.elapsed_ns.saturating_add(other.elapsed_ns);
-    CoveredPeriod {
-        from_us: one.from_us.min(other.from_us),
-        to_us: one.to_us.max(other.to_us),
-        elapsed_ns: sum_ns
-            .saturating_sub(overlap_ns)
-            .max(one.elapsed_ns)
-            .max(other.elapsed_ns),
+    /// All, in order of time.
+    pub(crate) fn finish(self) -> Vec<CoveredPeriod> {
+        CoveredPeriod::of_several(self.of_files)
     }
 }
 
@@ -93,25 +57,35 @@ mod tests {
         periods
     }
 
+    /// Files are read apart, and described together.
+    fn of_all(files: &[&[CoveredPeriod]]) -> Vec<CoveredPeriod> {
+        let mut all = Periods::default();
+        files.iter().for_each(|file| all.append(of(file)));
+        all.finish()
+    }
+
     #[test]
     fn time_that_two_files_tell_of_passed_once() {
-        let mut periods = of(&[period(0, 10), period(20, 30)]);
-        periods.append(of(&[period(0, 10), period(22, 32), period(50, 60)]));
-        assert_eq!(periods.finish(), [period(0, 10), period(20, 32), period(50, 60)]);
+        let one = [period(0, 10), period(20, 30)];
+        let other = [period(0, 10), period(22, 32), period(50, 60)];
+        assert_eq!(
+            of_all(&[&one, &other]),
+            [period(0, 10), period(20, 32), period(50, 60)]
+        );
         // In one file they are snapshots of less than a second, whose ends were told in the same one.
-        assert_eq!(of(&[period(0, 1), period(0, 1)]).finish().len(), 2);
+        assert_eq!(of_all(&[&[period(0, 1), period(0, 1)]]).len(), 2);
+        assert_eq!(of_all(&[&one]), one);
     }
 
     #[test]
     fn of_many_the_sum_stays() {
-        let mut periods = Periods::default();
-        for n in 0..50_000 {
-            periods.add(period(10 * n, 10 * n + 4));
+        let many: Vec<CoveredPeriod> = (0..50_000).map(|n| period(10 * n, 10 * n + 4)).collect();
+        let (one, other) = many.split_at(20_000);
+        for all in [of_all(&[&many]), of_all(&[one, other])] {
+            assert!(all.len() <= CoveredPeriod::MOST && all.len() > CoveredPeriod::MOST / 4);
+            let sum: u64 = all.iter().map(|one| one.elapsed_ns).sum();
+            assert_eq!(sum, 50_000 * 4_000_000_000);
+            assert!(all.windows(2).all(|pair| pair[0].to_us <= pair[1].from_us));
         }
-        let all = periods.finish();
-        assert!(all.len() <= CoveredPeriod::MOST && all.len() > CoveredPeriod::MOST / 4);
-        let sum: u64 = all.iter().map(|one| one.elapsed_ns).sum();
-        assert_eq!(sum, 50_000 * 4_000_000_000);
-        assert!(all.windows(2).all(|pair| pair[0].to_us <= pair[1].from_us));
     }
 }

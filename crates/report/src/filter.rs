@@ -98,7 +98,7 @@ impl Filter {
     }
 
     /// True when all time of the chosen sessions is meant: no wait, state, statement or comment was chosen.
-    pub(crate) fn chooses_no_time(&self) -> bool {
+    pub fn chooses_no_time(&self) -> bool {
         let is_of_sessions = |(dimension, _): &(Dimension, String)| dimension.is_of_sessions();
         self.waits.is_empty()
             && self.states.is_empty()

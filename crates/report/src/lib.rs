@@ -157,7 +157,7 @@ pub use known_frame::KnownFrame;
 pub use latches::{
     CodeTime, ExactLatch, ExactLatches, ExactPlace, ExactSession, ExactSingle, ExactStatement, HoldMode,
     Holding, Latch, LatchColumn, LatchOptions, LatchReport, LatchSamples, LatchWaiting, ProfileRow,
-    SingleLatch, SingleLock, UseSums, latches, latches_and_uses,
+    SingleLatch, SingleLock, UseSums, is_for_latch, latches, latches_and_uses,
 };
 pub use latency::{
     HeatMap, HeatMapCell, KindLatencies, LatencyDimension, LatencyGroup, LatencyOptions, LatencyReport,

@@ -4,8 +4,8 @@ use dbtime_model::counter::{self, snapper};
 use dbtime_model::recording::{CoveredPeriod, ImportedFile, Meta};
 use dbtime_model::{ActivityRow, CounterRow, Fidelity, Rows, SessionId, State};
 use dbtime_report::{
-    DiffOptions, Filter, LineKind, Options, Snapshot, SnapshotColumn, SnapshotOptions, Source, Verdict, diff,
-    report, snapshot, snapshot_csv, snapshots, text,
+    DiffOptions, Dimension, Filter, LineKind, Options, Snapshot, SnapshotColumn, SnapshotOptions, Source,
+    Verdict, diff, report, snapshot, snapshot_csv, snapshots, text,
 };
 
 use crate::hand_made::{CPU, FIRST_SECOND, meta, row, session};
@@ -116,6 +116,40 @@ fn each_snapshot_is_of_its_own_time() {
     let csv = snapshot_csv::render(&all[2]).expect("CSV");
     assert_eq!(csv.lines().count(), 3, "{csv}");
     assert!(csv.contains(",STAT,execute count,300,"), "{csv}");
+}
+
+/// Of samples alone: nothing is told, and what was observed is of the snapshot in which it was.
+#[test]
+fn what_was_observed_is_of_the_snapshot_in_which_it_was() {
+    let (meta, mut rows) = recorded(&[100, 200]);
+    rows.counters.clear();
+    rows.activity[1].ns /= 2;
+    let options = SnapshotOptions {
+        ash: vec![Dimension::Wait],
+        ..options()
+    };
+    let all = snapshots(&source((meta.clone(), rows.clone())), &options).expect("snapshots");
+    let db_time = |one: &Snapshot| one.total.db_time_ns;
+    assert_eq!(
+        all.iter().map(db_time).collect::<Vec<_>>(),
+        [4_000_000_000, 2_000_000_000]
+    );
+    assert!(all.iter().all(|one| one.active.is_some()));
+    // One that is chosen has its own time, not that of the choice.
+    let one = SnapshotOptions {
+        filter: Filter {
+            from_us: Some(FIRST_SECOND + HOUR_US / 2),
+            to_us: Some(FIRST_SECOND + 2 * HOUR_US),
+            ..Filter::default()
+        },
+        ..options
+    };
+    let chosen = snapshots(&source((meta, rows)), &one).expect("snapshots");
+    let [chosen] = &chosen[..] else {
+        panic!("{} snapshots", chosen.len());
+    };
+    assert_eq!(chosen.period, all[1].period);
+    assert_eq!(db_time(chosen), 2_000_000_000);
 }
 
 #[test]

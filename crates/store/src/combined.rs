@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dbtime_model::recording::{Clock, Cost, Meta, Note, ProgramCost, Quality, SCHEMA_VERSION};
+use dbtime_model::recording::{Clock, Cost, CoveredPeriod, Meta, Note, ProgramCost, Quality, SCHEMA_VERSION};
 
 use crate::address::Choice;
 use crate::manifest::Manifest;
@@ -85,10 +85,9 @@ pub(crate) fn combined(manifests: &[Manifest], choice: &Choice) -> Result<Meta, 
     all.files = metas.iter().flat_map(|meta| meta.files.clone()).collect();
     // One that tells of all of its time does not say what the others leave out.
     all.periods = match metas.iter().all(|meta| !meta.periods.is_empty()) {
-        true => metas.iter().flat_map(|meta| meta.periods.clone()).collect(),
+        true => CoveredPeriod::of_several(metas.iter().map(|meta| meta.periods.clone())),
         false => Vec::new(),
     };
-    all.periods.sort_by_key(|period| (period.to_us, period.from_us));
     all.notes = metas.iter().flat_map(|meta| meta.notes.clone()).collect();
     all.notes.extend(seams::notes(manifests, choice));
     all.notes.sort_by_key(|note| note.time_us);

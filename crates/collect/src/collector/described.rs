@@ -81,7 +81,7 @@ impl Collector {
         }
         if losses.plans > 0 && !std::mem::replace(&mut self.told_of_plans, true) {
             self.note(
-                "more plans of statements than are told apart: those of further ones are not known"
+                "there are more plans than dbtime tells apart: those of further statements are not known"
                     .to_string(),
             );
         }

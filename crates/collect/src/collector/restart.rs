@@ -14,6 +14,8 @@ const SAYS_WHERE_WITHIN: Duration = Duration::from_secs(10);
 /// A server that has to be asked for its statistics and is not yet.
 pub(super) struct ToAsk {
     since: Instant,
+    /// It did not say in time where it listens: what it counts is not known, until it starts again.
+    is_given_up: bool,
     /// See [`crate::database::Database::ask_anew`].
     goes_on: bool,
 }
@@ -27,6 +29,9 @@ impl Collector {
         self.note(restart.text);
         // Numbers mean what they did in the server of which they are: what came of it gets its names now.
         self.take_latencies(monotonic_ns())?;
+        self.end_sessions(u64::MAX)?;
+        self.end_others()?;
+        self.quality.samples += self.pool.finish(&mut self.rows, &self.held_locks);
         self.finish_locks();
         self.rows.sessions.append(&mut self.alike.take_rows(u64::MAX));
         self.alike = Alike::default();
@@ -43,33 +48,39 @@ impl Collector {
             }
         }
         if let Some(latencies) = &mut self.latencies {
-            latencies.set_server(self.database.at_files());
+            latencies.set_server(self.database.at_files(), restart.has_other_files);
         }
         self.gone = None;
-        self.end_others()?;
         self.to_ask = self.statistics.is_some().then(|| ToAsk {
             since: Instant::now(),
+            is_given_up: false,
             // One before it that was not asked in time has not gone on either.
             goes_on: !restart.has_other_files && self.to_ask.as_ref().is_none_or(|to_ask| to_ask.goes_on),
         });
+        if self.to_ask.is_some() {
+            self.database
+                .settle_who_tells_statements(Some(self.options.texts));
+        }
         self.take_up_database()
     }
 
     /// Has it asked for its statistics, once it says where it listens.
     pub(super) fn ask_anew(&mut self) {
         let (Some(to_ask), Some(statistics), Some(connect)) =
-            (&self.to_ask, &self.statistics, &self.options.connect)
+            (&mut self.to_ask, &self.statistics, &self.options.connect)
         else {
             return;
         };
-        match self
-            .database
-            .ask_anew(statistics, connect, self.options.texts, to_ask.goes_on)
-        {
+        if to_ask.is_given_up {
+            return;
+        }
+        match self.database.ask_anew(statistics, connect, to_ask.goes_on) {
             Ok(()) => self.to_ask = None,
             Err(_) if to_ask.since.elapsed() < SAYS_WHERE_WITHIN => {}
             Err(why) => {
-                self.to_ask = None;
+                to_ask.is_given_up = true;
+                self.database.settle_who_tells_statements(None);
+                self.take_reasons();
                 self.note(format!("what the server counts is not known any longer: {why}"));
             }
         }

@@ -140,13 +140,18 @@ impl Collector {
         self.quality.samples += session.abandon(self.clock, &mut self.rows, &mut self.pool);
     }
 
-    /// Begins with a database: takes up the sessions that exist.
-    pub(super) fn take_up_database(&mut self) -> Result<(), CollectError> {
+    /// What the database says that it does not tell, or how it is told.
+    pub(super) fn take_reasons(&mut self) {
         for reason in self.database.reasons() {
             if !self.reasons.contains(&reason) {
                 self.reasons.push(reason);
             }
         }
+    }
+
+    /// Begins with a database: takes up the sessions that exist.
+    pub(super) fn take_up_database(&mut self) -> Result<(), CollectError> {
+        self.take_reasons();
         self.take_names()?;
         self.keep_slots_ready()?;
         self.take_up_newcomers()

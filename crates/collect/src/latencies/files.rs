@@ -48,9 +48,13 @@ impl Files {
         }
     }
 
-    /// From now on files are looked for in the working directory of this process.
-    pub(crate) fn set_server(&mut self, server: Option<u32>) {
+    /// From now on files are looked for in the working directory of this process. Where that is another one, the numbers of its files may
+    /// have been those of others.
+    pub(crate) fn set_server(&mut self, server: Option<u32>, has_other_files: bool) {
         self.server = server;
+        if has_other_files {
+            self.known = Known::default();
+        }
         self.next_listing = None;
     }
 

@@ -74,9 +74,9 @@ impl Latencies {
         }
     }
 
-    /// The server has started again.
-    pub(crate) fn set_server(&mut self, server: Option<u32>) {
-        self.files.set_server(server);
+    /// The server has started again, perhaps on other files.
+    pub(crate) fn set_server(&mut self, server: Option<u32>, has_other_files: bool) {
+        self.files.set_server(server, has_other_files);
     }
 
     /// Files for which there was no room among the names.

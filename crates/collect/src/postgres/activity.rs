@@ -17,7 +17,7 @@ use crate::statements::StatementText;
 const QUESTION: &str = "SET LOCAL client_encoding = 'SQL_ASCII';
      SELECT pid, query_id, state, application_name,
             CASE WHEN state IN ('active', 'fastpath function call') AND octet_length(query) < 4096 THEN query END,
-            backend_type = 'client backend' AND query = '<insufficient privilege>'
+            usesysid IS NOT NULL AND query = '<insufficient privilege>'
        FROM pg_stat_activity
       LIMIT 10000";
 

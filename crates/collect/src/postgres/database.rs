@@ -220,19 +220,6 @@ impl PostgresDatabase {
         self.standbys.iter().filter(move |standby| standby.is_like(of))
     }
 
-    /// What sessions execute is asked of the server where it cannot be read.
-    fn settle_how_it_is_asked(&mut self, texts: Texts) {
-        let postmaster = self.server.postmaster;
-        let is_read = self.places.as_ref().is_none_or(|places| places.status.is_ok());
-        self.asked = (!is_read).then(|| Activity {
-            gives_ids: Executable::of(postmaster)
-                .ok()
-                .and_then(|executable| gives_query_ids(postmaster, &executable))
-                .unwrap_or(true),
-            texts,
-        });
-    }
-
     fn statement_ids(&self) -> &'static str {
         let gives_ids = match self.status() {
             Some(status) => Some(!status.fingerprints),
@@ -331,11 +318,11 @@ impl Database for PostgresDatabase {
         }
         match self.places.as_ref().map(|places| places.status) {
             Some(Ok(status)) if status.is_of_debug_information => reasons.push(format!(
-                "the server keeps what its sessions execute elsewhere than PostgreSQL 14 to 18 do: where is read from its debug information, and {} of its processes agree",
+                "this server keeps what its sessions execute in another place than PostgreSQL 14 to 18: the place was taken from its debug information, and {} of its processes agree with it",
                 status.checked
             )),
             Some(Err(why)) if self.asked.is_some() => reasons.push(format!(
-                "statements are joined: they were asked of pg_stat_activity once a second, and what a session did until the next answer is that statement's; they are not read from sessions: {why}"
+                "statements are joined: they were asked of pg_stat_activity once a second, and what a session did until the next answer is attributed to that statement; they are not read from sessions: {why}"
             )),
             Some(Err(why)) => reasons.push(format!("query ids are not recorded: {why}; {WHAT_HELPS}")),
             Some(Ok(_)) | None => {}
@@ -412,19 +399,29 @@ impl Database for PostgresDatabase {
         if !self.server.has_waits() {
             return Err("it is no PostgreSQL server".to_string());
         }
-        self.settle_how_it_is_asked(texts);
+        self.settle_who_tells_statements(Some(texts));
         ServerStatistics::start(connect, &self.server, clock, self.asked)
     }
 
     fn ask_anew(
-        &mut self,
+        &self,
         statistics: &ServerStatistics,
         connect: &Connect,
-        texts: Texts,
         goes_on: bool,
     ) -> Result<(), String> {
-        self.settle_how_it_is_asked(texts);
         statistics.ask_anew(connect, &self.server, self.asked, goes_on)
+    }
+
+    fn settle_who_tells_statements(&mut self, asked_for: Option<Texts>) {
+        let is_read = self.places.as_ref().is_none_or(|places| places.status.is_ok());
+        let postmaster = self.server.postmaster;
+        self.asked = asked_for.filter(|_| !is_read).map(|texts| Activity {
+            gives_ids: Executable::of(postmaster)
+                .ok()
+                .and_then(|executable| gives_query_ids(postmaster, &executable))
+                .unwrap_or(true),
+            texts,
+        });
     }
 
     fn statement_text(&self, pid: u32, statement: u64, texts: Texts) -> Option<StatementText> {
@@ -587,7 +584,7 @@ fn comes_back(before: &Server, now: &Server) -> String {
     let mut text = match now.is_on_directory_of(before) {
         true => format!("the server has started again (postmaster {})", now.postmaster),
         false => format!(
-            "another directory is {} now: the server on it is recorded from now on (postmaster {})",
+            "the data directory has been replaced: the server on {} is recorded from now on (postmaster {})",
             now.data_directory.display(),
             now.postmaster
         ),

@@ -367,21 +367,33 @@ impl Asking {
             return;
         };
         self.looks_for_statements = false;
-        let earlier = self.statements.take();
         let mut notes: Vec<String> = turned_off(client).into_iter().collect();
         match StatementCounts::find(client, &self.asked.config) {
             Ok(mut statements) => {
-                if let Some(earlier) = earlier {
+                if let Some(earlier) = self.statements.take() {
                     statements.go_on_from(earlier);
                 }
                 self.statements = Some(statements);
             }
-            Err(note) => notes.push(note),
+            Err(_) if client.is_closed() => {}
+            Err(note) => {
+                self.statements = None;
+                notes.push(note);
+            }
+        }
+        // The next connection tells.
+        if self.client.as_ref().is_some_and(Client::is_closed) {
+            self.looks_for_statements = true;
+            return;
         }
         for note in notes {
-            if self.said.contains(&note) {
-                continue;
-            }
+            self.say_once(note);
+        }
+    }
+
+    /// Says it, if it was not said before.
+    fn say_once(&mut self, note: String) {
+        if !self.said.contains(&note) {
             self.notes.push(note.clone());
             self.said.push(note);
         }
@@ -468,8 +480,13 @@ impl Asking {
                     // Of what else went wrong the next question tells.
                     _ => true,
                 });
-                self.notes.push(not_told(&refused));
-                answers(client, &self.asked.views)
+                if refused.is_empty() {
+                    return Err(described(&e));
+                }
+                let answer = answers(client, &self.asked.views);
+                let note = not_told(&refused, self.asked.views.is_empty());
+                self.say_once(note);
+                answer
             }
             other => other,
         };
@@ -507,9 +524,14 @@ fn is_lasting(state: &str) -> bool {
     ["42", "0A"].iter().any(|class| state.starts_with(class))
 }
 
-fn not_told(refused: &[String]) -> String {
+fn not_told(refused: &[String], is_all: bool) -> String {
+    let rest = if is_all {
+        ""
+    } else {
+        "; what else it counts is told"
+    };
     format!(
-        "not known, because the server does not tell it: {}; what else it counts is told",
+        "not known, because the server does not tell it: {}{rest}",
         refused.join("; ")
     )
 }

@@ -57,8 +57,10 @@ impl Tranches {
             let id = u32::from_ne_bytes(id[..4].try_into().ok()?);
             let address = u64::from_ne_bytes(name.try_into().ok()?);
             let name = memory::read_text(pid, address, LONGEST).ok()?;
-            let name = String::from_utf8(name).ok().filter(|name| !name.is_empty())?;
-            Some((u16::try_from(id).ok()?, name))
+            let name = String::from_utf8(name).ok()?;
+            // Names stand in lines of text.
+            let is_name = !name.is_empty() && !name.chars().any(char::is_control);
+            is_name.then_some((u16::try_from(id).ok()?, name))
         });
         Tranches(named.collect())
     }

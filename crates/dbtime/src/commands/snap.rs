@@ -122,7 +122,7 @@ pub(super) fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
             statements: true,
             late: Late::IsLeftOut,
         },
-        levels: wanted.gather.contains(&LineKind::Stat),
+        levels: wanted.gather.contains(&LineKind::Stat) && wanted.filter.chooses_no_time(),
         tells_progress: true,
     };
     let mut is_empty = true;

@@ -6,6 +6,7 @@ use dbtime_model::{
     ActivityRow, NO_STACK, OneWindow, Rows, SessionId, SessionRow, StackId, StackRow, StatementRow, Timed,
     comment,
 };
+use dbtime_report::is_for_latch;
 
 /// Sums that are kept at a time: some 300 MB.
 const MOST_SUMS: usize = 1_000_000;
@@ -160,10 +161,15 @@ impl Windows {
                 }
             }
         }
-        // Nobody asks for the stacks of all time here, nor for the requests, and without them there is little to tell apart.
+        // Nobody asks for the stacks of all time here, nor for the requests, and without them there is little to tell apart. Who waits
+        // for an internal lock is told with the code that wants it.
+        let keeps_stacks = self.stacks.is_some();
         let activity = rows.activity.into_iter().map(|row| ActivityRow {
             kernel_stack: NO_STACK,
-            user_stack: NO_STACK,
+            user_stack: match keeps_stacks && is_for_latch(&row.wait()) {
+                true => row.user_stack,
+                false => NO_STACK,
+            },
             comment: comment::NONE,
             ..row
         });

@@ -73,10 +73,12 @@ impl Ash {
             }
             return true;
         }
-        let (true, Some(active)) = (self.is_open, active(cells[0])) else {
+        // A statistic may have such a mark in its name, and the end of the table may be missing.
+        let is_row = self.is_open && (self.is_another || cells.len() == self.names.len());
+        let (true, Some(active)) = (is_row, active(cells[0])) else {
             return false;
         };
-        if !self.is_another && cells.len() == self.names.len() && self.rows.len() < MOST_ROWS {
+        if !self.is_another && self.rows.len() < MOST_ROWS {
             self.rows.push(Row {
                 active,
                 cells: cells.into_iter().map(text_of).collect(),

@@ -265,18 +265,23 @@ impl Reader<'_> {
 
     fn end(&mut self, begin_us: i64, end_us: i64, elapsed_ns: i64, is_whole: bool) {
         let snapshot = std::mem::take(&mut self.open);
+        let period = CoveredPeriod {
+            from_us: begin_us,
+            to_us: end_us,
+            elapsed_ns: elapsed_ns.unsigned_abs(),
+        };
         if snapshot.len() == 0 {
+            // Nothing grew, and the time passed all the same. Where there are samples alone their ends say it.
+            if is_whole && self.read > 0 {
+                self.into.period(period);
+            }
             return;
         }
         self.early_are_at(begin_us);
         if snapshot.is_rounded {
             self.into.reason(ROUNDED);
         }
-        self.into.period(CoveredPeriod {
-            from_us: begin_us,
-            to_us: end_us,
-            elapsed_ns: elapsed_ns.unsigned_abs(),
-        });
+        self.into.period(period);
         let interval = Interval {
             begin_us,
             end_us,
@@ -406,6 +411,7 @@ impl Reader<'_> {
             ));
         }
         if self.read == 0 && self.sampled == 0 {
+            self.into.no_period();
             self.into.problem(format!(
                 "{path}: it has no statistics with exact numbers (DELTA): run Snapper with 'stats' or 'all'"
             ));

@@ -71,6 +71,72 @@ impl CoveredPeriod {
         let last_us = self.to_us.saturating_sub(1).max(self.from_us);
         last_us.div_euclid(SECOND_US).saturating_mul(SECOND_US)
     }
+
+    /// What several sources tell of, in order of time: where two of them tell of the same time, it passed once. Periods of one source
+    /// follow one another, even where their ends, which are whole seconds, seem to say that they do not.
+    pub fn of_several(sources: impl IntoIterator<Item = Vec<CoveredPeriod>>) -> Vec<CoveredPeriod> {
+        let mut all: Vec<(CoveredPeriod, usize)> = Vec::new();
+        for (source, periods) in sources.into_iter().enumerate() {
+            all.extend(periods.into_iter().map(|period| (period, source)));
+        }
+        all.sort_by_key(|(period, source)| (period.to_us, period.from_us, *source));
+        let mut merged: Vec<CoveredPeriod> = Vec::with_capacity(all.len());
+        // Of the last of these.
+        let mut told_by: Vec<usize> = Vec::new();
+        for (period, source) in all {
+            match merged.last_mut() {
+                Some(last) if !told_by.contains(&source) && last.is_same_time(&period) => {
+                    *last = last.with(&period);
+                    told_by.push(source);
+                }
+                _ => {
+                    merged.push(period);
+                    told_by = vec![source];
+                }
+            }
+        }
+        CoveredPeriod::bounded(merged)
+    }
+
+    /// As many as are kept: neighbours are made one until it is so few. The sum of their times stays what it was.
+    pub fn bounded(mut all: Vec<CoveredPeriod>) -> Vec<CoveredPeriod> {
+        all.sort_by_key(|period| (period.to_us, period.from_us));
+        while all.len() > CoveredPeriod::MOST {
+            let pairs = all.chunks(2).map(|pair| CoveredPeriod {
+                from_us: pair.iter().map(|one| one.from_us).min().unwrap_or_default(),
+                to_us: pair.iter().map(|one| one.to_us).max().unwrap_or_default(),
+                elapsed_ns: pair
+                    .iter()
+                    .fold(0, |sum: u64, one| sum.saturating_add(one.elapsed_ns)),
+            });
+            all = pairs.collect();
+        }
+        all
+    }
+
+    fn overlap_us(&self, other: &CoveredPeriod) -> i64 {
+        let from_us = self.from_us.max(other.from_us);
+        self.to_us.min(other.to_us).saturating_sub(from_us).max(0)
+    }
+
+    /// More than half of the shorter one is in the other.
+    fn is_same_time(&self, other: &CoveredPeriod) -> bool {
+        let length_us = |period: &CoveredPeriod| period.to_us.saturating_sub(period.from_us);
+        2 * i128::from(self.overlap_us(other)) > i128::from(length_us(self).min(length_us(other)).max(0))
+    }
+
+    fn with(&self, other: &CoveredPeriod) -> CoveredPeriod {
+        let overlap_ns = self.overlap_us(other).unsigned_abs().saturating_mul(1_000);
+        let sum_ns = self.elapsed_ns.saturating_add(other.elapsed_ns);
+        CoveredPeriod {
+            from_us: self.from_us.min(other.from_us),
+            to_us: self.to_us.max(other.to_us),
+            elapsed_ns: sum_ns
+                .saturating_sub(overlap_ns)
+                .max(self.elapsed_ns)
+                .max(other.elapsed_ns),
+        }
+    }
 }
 
 /// The host that was recorded.

@@ -105,14 +105,20 @@ pub(super) fn sentence(changes: &[CounterChange], sides: &[Side; 2], per: &Per) 
     let untested = with(Verdict::NotTested).count();
     if untested > 0 {
         return format!(
-            "{untested} of {} counters differ by a tenth or more; whether by chance cannot be told from fewer than \
+            "{untested} of {} counters {} by a tenth or more; whether by chance cannot be told from fewer than \
              {FEWEST_SLICES} snapshots of each side.",
-            all.len()
+            all.len(),
+            differ(untested),
         );
     }
     let certain = with(Verdict::Significant).count();
     if certain == 0 {
-        return format!("None of {} counters differs by more than chance.", all.len());
+        // Where all differ by less nothing was tested.
+        let by = match with(Verdict::Noise).count() {
+            0 => "by a tenth or more",
+            _ => "by more than chance",
+        };
+        return format!("None of {} counters differs {by}.", all.len());
     }
     let named: Vec<String> = with(Verdict::Significant)
         .take(NAMED)
@@ -120,11 +126,16 @@ pub(super) fn sentence(changes: &[CounterChange], sides: &[Side; 2], per: &Per) 
         .collect();
     let more = if certain > NAMED { ", …" } else { "" };
     format!(
-        "{certain} of {} counters differ by more than chance (per {}, GOOD and BAD): {}{more}.",
+        "{certain} of {} counters {} by more than chance (per {}, GOOD and BAD): {}{more}.",
         all.len(),
+        differ(certain),
         per.unit,
         named.join(", ")
     )
+}
+
+fn differ(how_many: usize) -> &'static str {
+    if how_many == 1 { "differs" } else { "differ" }
 }
 
 /// `stat:user calls 12.0 and 36.0 (3.00 times)`

@@ -55,6 +55,9 @@ pub(super) struct Document<'a> {
     /// What a session has in a window may have begun before it: see [`crate::timeline`].
     may_be_long: bool,
     gaps: Vec<(i64, i64)>,
+    /// Where not all time from begin to end is told of: the last second of each period that is, and how long it was (nanoseconds).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    periods: Vec<(i64, u64)>,
     marks: Vec<MarkJson>,
     no_timeline: Option<&'a str>,
     no_statements: Option<&'static str>,
@@ -218,6 +221,11 @@ impl<'a> Document<'a> {
             knows_database: knows_database(page),
             is_trace_without_states: report.is_trace_without_states(),
             may_be_long: is_long(meta),
+            periods: meta
+                .periods
+                .iter()
+                .map(|period| (period.last_second_us(), period.elapsed_ns))
+                .collect(),
             gaps: page
                 .over_time
                 .iter()

@@ -34,7 +34,7 @@ pub use exact::{ExactLatch, ExactLatches, ExactPlace, ExactSession, ExactSingle,
 use holding::Holdings;
 pub use holding::{CodeTime, Holding};
 pub use single::SingleLock;
-pub use waiting::LatchWaiting;
+pub use waiting::{LatchWaiting, is_for_latch};
 use waiting::{SPINLOCKS, Waitings, wanted};
 
 /// Which locks, and how many.

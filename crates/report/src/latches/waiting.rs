@@ -76,6 +76,11 @@ pub(super) fn wanted(wait: &Wait) -> Option<&str> {
     }
 }
 
+/// True of waits for internal locks, spinlocks among them.
+pub fn is_for_latch(wait: &Wait) -> bool {
+    wanted(wait).is_some()
+}
+
 impl Waitings {
     pub(super) fn add(&mut self, activity: &Activity<'_>) {
         let (row, session) = (activity.row, activity.session);

@@ -215,7 +215,7 @@ pub(crate) fn locks(
 }
 
 /// Of whoever waits it is known in which wait event, and that it sleeps; of whoever has a lock neither is recorded with it.
-fn takes_wait(filter: &Filter, row: &LockRow) -> bool {
+pub(crate) fn takes_wait(filter: &Filter, row: &LockRow) -> bool {
     match row.granted {
         true => filter.waits.is_empty() && filter.states.is_empty(),
         false => filter.takes(&wait_of(row), State::Sleep),

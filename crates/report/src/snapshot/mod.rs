@@ -8,8 +8,6 @@ mod average;
 mod builder;
 mod column;
 
-use std::collections::HashSet;
-
 use dbtime_model::recording::Meta;
 use dbtime_model::{Session, SessionId, Wait};
 
@@ -20,11 +18,12 @@ use crate::group::Dimension;
 use crate::latency::has_statements;
 use crate::ledger::{Ledger, LedgerBuilder};
 use crate::load::Source;
+use crate::locks;
 use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};
 pub(crate) use amount::{graph, short};
 pub use average::Average;
-use builder::Builder;
+use builder::{Builder, Built};
 pub use column::SnapshotColumn;
 
 /// What a line says.
@@ -225,7 +224,7 @@ impl Parts {
             }
         }
         match parts.len() {
-            0 | 1 => Parts::One,
+            0 => Parts::One,
             _ => Parts::Several(parts),
         }
     }
@@ -248,10 +247,10 @@ impl Parts {
         }
     }
 
-    fn periods(self, whole: Period) -> Vec<Period> {
+    fn periods(&self, whole: Period) -> Vec<Period> {
         match self {
             Parts::One => vec![whole],
-            Parts::Several(parts) => parts.into_iter().map(|(_, period)| period).collect(),
+            Parts::Several(parts) => parts.iter().map(|(_, period)| *period).collect(),
         }
     }
 }
@@ -268,11 +267,14 @@ fn take(source: &Source, options: &SnapshotOptions, parts: Parts) -> Result<Vec<
         .collect();
     // Of a live server all sessions are meant where only sessions are chosen: then once is enough.
     let is_simple = filter.chooses_no_time() && options.ash.is_empty() && meta.files.is_empty();
-    let mut total = DatabaseViewBuilder::default();
+    let mut totals: Vec<DatabaseViewBuilder> = (0..parts.count())
+        .map(|_| DatabaseViewBuilder::default())
+        .collect();
     let scanned = scan(source, &mut dimensions, filter, |activity| {
-        all[parts.of_time(activity.row.time)].add(activity);
+        let part = parts.of_time(activity.row.time);
+        all[part].add(activity);
         if is_simple {
-            total.add(activity);
+            totals[part].add(activity);
         }
     });
     if !filter.chooses_no_time() {
@@ -310,49 +312,62 @@ fn take(source: &Source, options: &SnapshotOptions, parts: Parts) -> Result<Vec<
         // Of all of the file, which each of many would have.
         meta.periods = Vec::new();
     }
-    // What a session waits for, and where, is not said of its locks.
-    if options.gather.contains(&LineKind::Lock) && chooses_no_time_but_statements(filter) {
+    if options.gather.contains(&LineKind::Lock) {
         problems.extend(source.locks(|row| {
             let session = dimensions.session(row.session);
             // Of a process that is not recorded, or of none: no session's.
-            let is_of_session = row.session != SessionId::RECORDER && filter.takes_statement(row.statement);
+            let is_of_session = row.session != SessionId::RECORDER
+                && locks::takes_wait(filter, row)
+                && filter.takes_statement(row.statement);
             if is_of_session && takes(row.time, session) {
                 all[parts.of_time(row.time)].add_lock(row, session);
             }
         }));
     }
-    let mut snapshots = Vec::with_capacity(all.len());
-    let mut observed = HashSet::new();
-    for (builder, period) in all.into_iter().zip(parts.periods(period)) {
-        let built = builder.finish(period);
-        observed.extend(built.observed);
-        snapshots.push(Snapshot {
+    let built: Vec<(Period, Built)> = all
+        .into_iter()
+        .zip(parts.periods(period))
+        .map(|(builder, period)| (period, builder.finish(period)))
+        .collect();
+    // Only now is it known which sessions are meant.
+    let wants_active = !options.ash.is_empty();
+    let mut active: Vec<LedgerBuilder> = (0..if wants_active { built.len() } else { 0 })
+        .map(|_| LedgerBuilder::new(&options.ash, source, &mut dimensions))
+        .collect();
+    if !is_simple {
+        scan(source, &mut dimensions, filter, |activity| {
+            let part = parts.of_time(activity.row.time);
+            if built[part].1.observed.contains(&activity.row.session) {
+                totals[part].add(activity);
+                if let Some(active) = active.get_mut(part) {
+                    active.add(activity);
+                }
+            }
+        });
+    }
+    let mut active: Vec<Ledger> = active
+        .into_iter()
+        .map(|active| active.finish(&AlikeStatements::default(), &mut dimensions))
+        .collect();
+    let mut snapshots: Vec<Snapshot> = built
+        .into_iter()
+        .zip(totals)
+        .map(|((period, built), total)| Snapshot {
             meta: meta.clone(),
             filter: filter.clone(),
             period,
             sessions: built.sessions,
-            total: DatabaseViewBuilder::default().finish(false),
+            total: total.finish(false),
             active: None,
             statistics_left_out: built.statistics_left_out,
             problems: Vec::new(),
-        });
+        })
+        .collect();
+    for (snapshot, active) in snapshots.iter_mut().zip(active.drain(..)) {
+        snapshot.active = Some(active);
     }
-    // Only now is it known which sessions are meant. Files that have several snapshots do not say what was observed.
-    let mut active = LedgerBuilder::new(&options.ash, source, &mut dimensions);
-    if !is_simple {
-        scan(source, &mut dimensions, filter, |activity| {
-            if observed.contains(&activity.row.session) {
-                total.add(activity);
-                active.add(activity);
-            }
-        });
-    }
-    let active =
-        (!options.ash.is_empty()).then(|| active.finish(&AlikeStatements::default(), &mut dimensions));
     problems.append(&mut dimensions.problems);
     if let Some(last) = snapshots.last_mut() {
-        last.total = total.finish(false);
-        last.active = active;
         last.problems = problems.into_iter().map(|problem| problem.0).collect();
     }
     Ok(snapshots)

@@ -330,6 +330,9 @@ fn holdings(latch: &Latch, top: usize, page: &mut Page) {
         true => format!("{}  held {} s, {waited}", latch.name, seconds(latch.held_ns)),
         false => format!("{}  {waited}; who holds one is not known", latch.name),
     });
+    if latch.holdings.is_empty() {
+        return;
+    }
     let mut table = Table::new(&["held by", "while", "in the code"], &["s", "%"]);
     let all = latch.held_ns;
     for holding in latch.holdings.iter().take(top) {
@@ -379,7 +382,7 @@ fn waitings(latch: &Latch, top: usize, page: &mut Page) {
     if !rest.is_empty() {
         let ns = rest.iter().map(|waiting| waiting.ns).sum();
         table.row(vec![
-            counted(rest.len(), "other waiter"),
+            counted(rest.len(), "other row"),
             String::new(),
             seconds(ns),
             percent(percent_of(ns, all)),

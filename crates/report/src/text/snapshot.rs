@@ -58,7 +58,7 @@ pub(super) fn render(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usize
     }
     if snapshot.statistics_left_out {
         page.paragraph(
-            "STAT is left out: it is counted of all that a session does, and not known by query, wait, state or comment.",
+            "Other statistics are left out: they are counted for whole sessions, and not by query, wait, state or comment.",
         );
     }
     if !meta.collector.task_counts && meta.files.is_empty() && snapshot.filter.chooses_no_time() {
