@@ -139,7 +139,7 @@ fn a_server_that_comes_back_as_another_version_on_another_directory_is_followed(
     cluster.take_in(upgraded).expect("both are stopped");
     cluster.launch().expect("it starts");
     for (_, recorder) in &mut recorders {
-        recorder.wait_for_line("note: another directory");
+        recorder.wait_for_line("note: the data directory has been replaced");
     }
     let followed_us = now_us();
     let mut second = live(

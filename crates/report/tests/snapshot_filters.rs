@@ -160,7 +160,7 @@ fn of_a_query_there_is_its_own_time_and_what_the_server_counts_of_it() {
     assert_eq!(active_ms(&shown), 500);
     let text = printed(&shown);
     assert!(
-        text.contains("Only query 42") && text.contains("STAT is left out"),
+        text.contains("Only query 42") && text.contains("Other statistics are left out"),
         "{text}"
     );
     let json = json::render_snapshot(&shown);

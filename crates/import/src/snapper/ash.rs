@@ -74,11 +74,11 @@ impl Ash {
             return true;
         }
         // A statistic may have such a mark in its name, and the end of the table may be missing.
-        let is_row = self.is_open && (self.is_another || cells.len() == self.names.len());
+        let is_row = self.is_open && !cells[0].contains(&b',');
         let (true, Some(active)) = (is_row, active(cells[0])) else {
             return false;
         };
-        if !self.is_another && self.rows.len() < MOST_ROWS {
+        if !self.is_another && cells.len() == self.names.len() && self.rows.len() < MOST_ROWS {
             self.rows.push(Row {
                 active,
                 cells: cells.into_iter().map(text_of).collect(),
@@ -216,6 +216,8 @@ mod tests {
         assert!(!ash.line(b"-------------------"));
         assert!(ash.line(b"    2.35    (235%) | g81cbrq5yamf5 | direct path read"));
         assert!(ash.line(b"     .02      (2%) |               | ON CPU"));
+        // A statistic with such a mark in its name.
+        assert!(!ash.line(b"  1090  @1, TANEL     , STAT, a | b      ,             7"));
         // Cut.
         assert!(ash.line(b"     .94     (94%) | 8zz6y2yz"));
         assert!(ash.line(b"  ActSes   %Thread | EVENT"));
