@@ -4,6 +4,17 @@ use std::process::{Child, Stdio};
 
 use dbtime::throwaway::Cluster;
 
+/// Beginnings of the texts of its statements, in the words of pgbench and of the server.
+pub const STATEMENTS: [&str; 7] = [
+    "BEGIN",
+    "UPDATE pgbench_accounts",
+    "SELECT abalance",
+    "UPDATE pgbench_tellers",
+    "UPDATE pgbench_branches",
+    "INSERT INTO pgbench_history",
+    "END",
+];
+
 /// Makes the tables of pgbench.
 ///
 /// # Panics

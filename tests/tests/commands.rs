@@ -137,15 +137,7 @@ fn commands_keep_their_statement_beside_however_many_other_events() {
     assert_eq!(*lost, 0, "{:#}", report["quality"]);
     let of_tail = counts(&tail(&recorded));
     let statements = report["statements"].as_array().expect("statements");
-    for text in [
-        "BEGIN",
-        "UPDATE pgbench_accounts",
-        "SELECT abalance",
-        "UPDATE pgbench_tellers",
-        "UPDATE pgbench_branches",
-        "INSERT INTO pgbench_history",
-        "END",
-    ] {
+    for text in pgbench::STATEMENTS {
         let is_it = |of: &&Value| of["text"].as_str().is_some_and(|of| of.starts_with(text));
         let of = statements.iter().find(is_it);
         let of = of.unwrap_or_else(|| panic!("{text} is not in {statements:#?}"));

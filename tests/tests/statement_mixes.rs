@@ -6,17 +6,6 @@ use std::process::Command;
 use dbtime::throwaway::{Cluster, Options, PORT, SUPERUSER};
 use dbtime_tests::{Recorded, Recorder, assert_between, distribution, needs_recording, number, pgbench, say};
 
-/// Beginnings of the texts of pgbench's statements, in each of its words for it.
-const PGBENCH: [&str; 7] = [
-    "BEGIN",
-    "UPDATE pgbench_accounts",
-    "SELECT abalance",
-    "UPDATE pgbench_tellers",
-    "UPDATE pgbench_branches",
-    "INSERT INTO pgbench_history",
-    "END",
-];
-
 const CLIENTS: u64 = 4;
 const TRANSACTIONS: u64 = 400;
 
@@ -111,7 +100,7 @@ fn time_of_each_of_pgbenchs_statements_lies_between_the_servers_and_the_clients(
     let told = told(&cluster);
     let commands = commands(&recorded);
     let ledger = recorded.statements();
-    for beginning in PGBENCH {
+    for beginning in pgbench::STATEMENTS {
         let of_server = told.iter().find(|(_, told)| told.text.starts_with(beginning));
         let (id, of_server) = of_server.unwrap_or_else(|| panic!("{beginning}: the server has none"));
         assert_eq!(of_server.calls, CLIENTS * TRANSACTIONS, "{beginning}");
