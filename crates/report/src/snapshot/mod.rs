@@ -345,10 +345,6 @@ fn take(source: &Source, options: &SnapshotOptions, parts: Parts) -> Result<Vec<
             }
         });
     }
-    let mut active: Vec<Ledger> = active
-        .into_iter()
-        .map(|active| active.finish(&AlikeStatements::default(), &mut dimensions))
-        .collect();
     let mut snapshots: Vec<Snapshot> = built
         .into_iter()
         .zip(totals)
@@ -363,8 +359,8 @@ fn take(source: &Source, options: &SnapshotOptions, parts: Parts) -> Result<Vec<
             problems: Vec::new(),
         })
         .collect();
-    for (snapshot, active) in snapshots.iter_mut().zip(active.drain(..)) {
-        snapshot.active = Some(active);
+    for (snapshot, active) in snapshots.iter_mut().zip(active) {
+        snapshot.active = Some(active.finish(&AlikeStatements::default(), &mut dimensions));
     }
     problems.append(&mut dimensions.problems);
     if let Some(last) = snapshots.last_mut() {
@@ -378,10 +374,9 @@ fn take(source: &Source, options: &SnapshotOptions, parts: Parts) -> Result<Vec<
 fn knows_waits_of(filter: &Filter, meta: &Meta) -> bool {
     let by_others = Filter {
         waits: Vec::new(),
-        statements: Vec::new(),
         ..filter.clone()
     };
-    by_others.chooses_no_time() && (filter.statements.is_empty() || has_statements(meta))
+    chooses_no_time_but_statements(&by_others) && (filter.statements.is_empty() || has_statements(meta))
 }
 
 /// True where nothing but statements chooses which time of the sessions is meant.
