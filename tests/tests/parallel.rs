@@ -120,10 +120,10 @@ fn a_leader_waits_for_what_its_own_workers_do() {
                     recorded.meta.database.version, recorded.meta.collector.tier, workers.queued
                 ));
                 assert_eq!(workers.by_pid.len(), 2, "{text}: {workers:?}");
-                // /proc is read every 5 ms: how long they live is known to some 0.01 s.
-                assert_close("waited, s", waited, lived, 0.02, 0.05);
-                // What is missing is the time in which they begin and end.
-                assert!(own > 0.97 * waited, "{of:#?}");
+                // /proc is read every 5 ms, by a thread that waits for a CPU as the workers do.
+                assert_close("waited, s", waited, lived, 0.02, 0.05 + recorded.stolen);
+                // What is missing is the time in which they begin and end: some periods of the sampler.
+                assert_close("for its own workers, s", own, waited, 0.0, 0.02 * waited + 0.05);
                 for (&pid, &seconds_of_worker) in &workers.by_pid {
                     let found = seconds(&of, |part| part.pid == pid);
                     let error = sampling_error(seconds_of_worker, waited, RATE_HZ);

@@ -16,6 +16,10 @@ const MEASURED: Duration = Duration::from_secs(3);
 const SETTLED: Duration = Duration::from_millis(500);
 /// A measurement of some seconds on a busy host is not the mean: an interval is that much wider, either side.
 const HOST: f64 = 0.08;
+/// Beside that, where a device is limited: how fast it then is depends on how many writes come, and who commits without waiting for it
+/// is spared more than its flushes. Their clients slept 5.2 ms of the 5 they asked for beside the slow device and 5.1 later, their
+/// statements took 0.2 ms then, and 0.5 of what was left of one before (docs/what-if.md).
+const LIMIT: f64 = 0.12;
 
 /// Clients that think and execute, again and again, until they are told to end.
 struct Load {
@@ -60,9 +64,9 @@ impl Load {
     }
 
     /// A recording of it, and the transactions a second meanwhile.
-    fn record(&mut self, cluster: &Cluster, statements: &[&str]) -> (Recorded, f64) {
+    fn record(&mut self, cluster: &Cluster, statements: &[&str], arguments: &[&str]) -> (Recorded, f64) {
         let (recorder, throughput) = self.run(statements, |ended| {
-            let recorder = Recorder::server(cluster, &[]);
+            let recorder = Recorder::server(cluster, arguments);
             let throughput = throughput_for(RECORDED, ended);
             (recorder, throughput)
         });
@@ -91,9 +95,9 @@ fn throughput(prediction: &Value, which: &str) -> f64 {
     number(&prediction[which]["transactions_per_s"])
 }
 
-/// Holds a prediction against what was measured before and after.
+/// Holds a prediction against what was measured before and after, with this much allowed beyond its interval.
 #[track_caller]
-fn check(what: &str, prediction: &Value, before: f64, after: f64) {
+fn check(what: &str, prediction: &Value, before: f64, after: f64, beyond: f64) {
     let of = |which| throughput(prediction, which);
     say(&format!(
         "WHAT-IF | {what} | {before:.1} | {:.1} | {:.1} | {:.1} to {:.1} | {after:.1} | {:+.1} % |",
@@ -109,7 +113,7 @@ fn check(what: &str, prediction: &Value, before: f64, after: f64) {
         of("now")
     );
     assert!(
-        (of("low") * (1.0 - HOST)..=of("high") * (1.0 + HOST)).contains(&after),
+        (of("low") * (1.0 - beyond)..=of("high") * (1.0 + beyond)).contains(&after),
         "{what}: measured {after:.1}: {prediction:#}"
     );
     // Whoever says that nothing changes is wrong.
@@ -124,7 +128,7 @@ fn an_internal_lock_that_is_held_for_half_as_long() {
     needs_recording!();
     let cluster = server_with_hold(&distribution(), Options::default());
     let mut load = Load::connect(&cluster, 4, Duration::from_millis(12));
-    let (recorded, before) = load.record(&cluster, &["SELECT hold(true, 10000, false)"]);
+    let (recorded, before) = load.record(&cluster, &["SELECT hold(true, 10000, false)"], &[]);
     let prediction = predict(&recorded, "hold:AddinShmemInit=0.5");
     let after = load.measure(&["SELECT hold(true, 5000, false)"]);
     check(
@@ -132,6 +136,7 @@ fn an_internal_lock_that_is_held_for_half_as_long() {
         &prediction,
         before,
         after,
+        HOST,
     );
 }
 
@@ -144,7 +149,7 @@ fn a_row_that_is_locked_for_half_as_long() {
         .expect("a table");
     let mut load = Load::connect(&cluster, 5, Duration::from_millis(20));
     let transaction = |nap: &str| format!("BEGIN; UPDATE t SET a = a + 1; SELECT pg_sleep({nap}); COMMIT");
-    let (recorded, before) = load.record(&cluster, &[&transaction("0.01")]);
+    let (recorded, before) = load.record(&cluster, &[&transaction("0.01")], &[]);
     let prediction = predict(&recorded, "hold:transactionid=0.5");
     let after = load.measure(&[&transaction("0.005")]);
     check(
@@ -152,6 +157,7 @@ fn a_row_that_is_locked_for_half_as_long() {
         &prediction,
         before,
         after,
+        HOST,
     );
 }
 
@@ -176,7 +182,8 @@ fn a_faster_device_and_commits_that_do_not_wait_for_it() {
     }
     let insert = ["INSERT INTO t VALUES (1)"];
     asks.run("SELECT pg_stat_reset_shared('wal')");
-    let (recorded, before) = load.record(&cluster, &insert);
+    // Of a transaction a fifteenth is left without its flush: that there are samples enough of it.
+    let (recorded, before) = load.record(&cluster, &insert, &["-F", "499"]);
     let slow = flush(&mut load, &mut asks);
     disk.limit(180);
     let after = load.measure(&insert);
@@ -193,8 +200,15 @@ fn a_faster_device_and_commits_that_do_not_wait_for_it() {
         &faster,
         before,
         after,
+        HOST + LIMIT,
     );
-    check("synchronous_commit = off, 4 clients", &gone, before, without);
+    check(
+        "synchronous_commit = off, 4 clients",
+        &gone,
+        before,
+        without,
+        HOST + LIMIT,
+    );
     drop((load, asks, cluster));
 }
 
@@ -225,7 +239,7 @@ fn a_statement_that_gets_an_index() {
     );
     let transaction = ["BEGIN", slow, other, "COMMIT"];
     let mut load = Load::connect(&cluster, 2, Duration::from_millis(8));
-    let (recorded, before) = load.record(&cluster, &transaction);
+    let (recorded, before) = load.record(&cluster, &transaction, &[]);
     let statements = recorded.statements();
     let (id, _) = statements
         .iter()
@@ -248,5 +262,11 @@ fn a_statement_that_gets_an_index() {
     let factor = time() / without;
     let prediction = predict(&recorded, &format!("query:{id}={factor:.3}"));
     let after = load.measure(&transaction);
-    check("index for a statement, 2 clients", &prediction, before, after);
+    check(
+        "index for a statement, 2 clients",
+        &prediction,
+        before,
+        after,
+        HOST,
+    );
 }
