@@ -22,6 +22,8 @@ pub struct Replicated {
     pub primary: Cluster,
     /// Between them.
     pub wire: Wire,
+    /// The end at which the standby is.
+    standby_end: usize,
 }
 
 /// How the standby is connected.
@@ -71,9 +73,23 @@ impl Replicated {
             standby,
             primary,
             wire,
+            standby_end: end,
         };
         replicated.wait_for("sync");
         Some(replicated)
+    }
+
+    /// Stops the standby and starts it again; returns when commits wait for it as before.
+    ///
+    /// # Panics
+    /// When it does not come back.
+    pub fn restart_standby(&mut self) {
+        self.standby.stop(Shutdown::Fast).expect("it runs");
+        let standby = &mut self.standby;
+        self.wire
+            .at(self.standby_end, || standby.launch())
+            .expect("it starts again");
+        self.wait_for("sync");
     }
 
     fn wait_for(&self, state: &str) {

@@ -189,6 +189,7 @@ fn paused_replay_and_a_stopped_receiver_are_named() {
         };
         let mut session = client(&servers);
         let mut admin = Session::connect(&servers.standby);
+        let mut witness = Session::connect(&servers.primary);
         let recorders = recorders(&servers);
         // It may take a moment to notice.
         let paused = |admin: &mut Session| admin.ask("SELECT pg_get_wal_replay_pause_state()") == "paused";
@@ -206,6 +207,10 @@ fn paused_replay_and_a_stopped_receiver_are_named() {
             admin.ask("SELECT pg_wal_replay_resume()");
             waits.join().expect("it does not panic")
         });
+        // From its flush here until the primary heard that it was replayed. It may be that of a later record, and then is less.
+        let lag =
+            witness.ask("SELECT coalesce(max(extract(epoch FROM replay_lag)), 0) FROM pg_stat_replication");
+        let replay_lag: f64 = lag.parse().expect("a number");
         std::thread::sleep(Duration::from_millis(100));
         let stopped = Stopped::stop(servers.process("walreceiver"));
         let in_stop = std::thread::scope(|scope| {
@@ -233,7 +238,7 @@ fn paused_replay_and_a_stopped_receiver_are_named() {
                 ) == ("session", "walreceiver", "stopped")
             });
             say(&format!(
-                "{}, {}: {of_pause:.3} s behind the pause ({in_pause:.3} s by the client), {of_stop:.3} s behind the one that is stopped ({in_stop:.3} s), of {all:.3} s",
+                "{}, {}: {of_pause:.3} s behind the pause ({in_pause:.3} s by the client, replay_lag {replay_lag:.3} s), {of_stop:.3} s behind the one that is stopped ({in_stop:.3} s), of {all:.3} s",
                 version.name, recorded.meta.collector.tier
             ));
             // What goes on before and after is short, but on a busy host it waits for a CPU.
@@ -241,6 +246,7 @@ fn paused_replay_and_a_stopped_receiver_are_named() {
             let error = 0.05 + recorded.stolen;
             let near = |of: f64, truth: f64| of < truth * 1.02 + error && of > truth * 0.98 - error - at_work;
             assert!(near(of_pause, in_pause) && near(of_stop, in_stop), "{text}");
+            assert!(of_pause > 0.98 * replay_lag - error - at_work, "{text}");
             assert_close(
                 "all of it, s",
                 of_pause + of_stop + at_work,
@@ -255,6 +261,127 @@ fn paused_replay_and_a_stopped_receiver_are_named() {
             assert!(text.contains("stopped by a signal"), "{text}");
         }
     }
+}
+
+#[test]
+fn a_commit_that_the_standby_has_waits_for_its_replay_and_not_for_what_it_flushes_for_others() {
+    needs_recording!();
+    let Some(disk) = SlowDisk::mount(400, 10) else {
+        return;
+    };
+    let of_standby = Options {
+        parent_dir: Some(disk.path()),
+        ..Options::default()
+    };
+    let Some(servers) = start(Options::default(), of_standby.set("fsync", "on")) else {
+        return;
+    };
+    let mut waits = client(&servers);
+    waits.run("CREATE TABLE replayed (a int)");
+    waits.run("SET synchronous_commit = remote_apply");
+    let [mut other, mut witness] = std::array::from_fn(|_| Session::connect(&servers.primary));
+    let mut admin = Session::connect(&servers.standby);
+    disk.slow_down(servers.process("walreceiver"));
+    let recorders = recorders(&servers);
+    admin.ask("SELECT pg_wal_replay_pause()");
+    let begin = Instant::now();
+    let length = Duration::from_secs(4);
+    // One waits until replay goes on. Others only until what they wrote is flushed, so that the disk is busy all the time.
+    let (in_pause, without_it, flushed) = std::thread::scope(|scope| {
+        let paused = scope.spawn(|| {
+            waits.run("INSERT INTO replayed VALUES (1)");
+            begin.elapsed().as_secs_f64()
+        });
+        let others = scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(50));
+            let from = Instant::now();
+            while begin.elapsed() < length {
+                other.run("INSERT INTO t VALUES (1)");
+            }
+            from.elapsed().as_secs_f64()
+        });
+        // By the primary's own word it has what the first one wrote.
+        std::thread::sleep(Duration::from_millis(50));
+        let position = witness.ask("SELECT pg_current_wal_insert_lsn()");
+        let has =
+            format!("SELECT coalesce(bool_and(flush_lsn >= '{position}'), false) FROM pg_stat_replication");
+        while witness.ask(&has) != "t" {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let without_it = begin.elapsed().as_secs_f64();
+        let flushed = others.join().expect("it does not panic");
+        admin.ask("SELECT pg_wal_replay_resume()");
+        (paused.join().expect("it does not panic"), without_it, flushed)
+    });
+    for recorder in recorders {
+        let recorded = recorder.stop();
+        let text = recorded.text(&["--causes"]);
+        let found = found(&recorded);
+        let of = |table: &str, is: &dyn Fn(&Part) -> bool| -> f64 {
+            let of_table = found
+                .iter()
+                .filter(|part| part.wait == SYNC_REP && part.text.to_lowercase().contains(table));
+            of_table.filter(|part| is(part)).map(|part| part.seconds).sum()
+        };
+        let behind_pause = of("into replayed", &|part| part.root_wait == "IPC:RecoveryPause");
+        let behind_flush = of("into t ", &|part| {
+            part.backend_type == "walreceiver" && part.root_wait == "IO:WALSync"
+        });
+        let of_others = of("into t ", &|_| true);
+        say(&format!(
+            "{}: {behind_pause:.3} s behind the pause, {in_pause:.3} s by the client, {without_it:.3} s until the standby had it; of {of_others:.3} s of others {behind_flush:.3} s behind its disk, {flushed:.3} s by the client",
+            recorded.meta.collector.tier
+        ));
+        // It is looked how far the standby has come when the one that sends the log is sampled anew: at each of its answers.
+        let error = 0.3 + recorded.stolen;
+        assert!(behind_pause < in_pause + 0.05, "{text}");
+        assert!(behind_pause > 0.9 * (in_pause - without_it) - error, "{text}");
+        assert!(
+            behind_flush > 0.8 * of_others && of_others > 0.8 * flushed,
+            "{text}"
+        );
+    }
+    drop((waits, other, witness, admin, servers));
+}
+
+#[test]
+fn a_standby_that_is_restarted_is_followed_again() {
+    needs_recording!();
+    let Some(mut servers) = start(Options::default(), Options::default()) else {
+        return;
+    };
+    let mut session = client(&servers);
+    let recorder = recorder(&servers, &[]);
+    let before = servers.process("walreceiver");
+    servers.restart_standby();
+    // It is looked for once a second, and then for who is at the other end of its connection.
+    std::thread::sleep(Duration::from_millis(3_500));
+    let after = servers.process("walreceiver");
+    assert_ne!(before, after);
+    let stopped = Stopped::stop(after);
+    let waited = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let begin = Instant::now();
+            session.run("INSERT INTO t VALUES (1)");
+            begin.elapsed().as_secs_f64()
+        });
+        std::thread::sleep(Duration::from_secs(2));
+        drop(stopped);
+        waits.join().expect("it does not panic")
+    });
+    let recorded = recorder.stop();
+    let (all, of_stop) = led(&found(&recorded), |part| {
+        part.pid == after && (part.kind.as_str(), part.state.as_str()) == ("session", "stopped")
+    });
+    say(&format!(
+        "{of_stop:.3} of {all:.3} s behind the one that is stopped, {waited:.3} s by the client"
+    ));
+    let error = 0.05 + recorded.stolen;
+    assert!(
+        of_stop > 0.95 * waited - error && of_stop < waited + error,
+        "{}",
+        recorded.text(&["--causes"])
+    );
 }
 
 #[test]

@@ -236,6 +236,15 @@ pub(crate) enum Standby {
     NotKnown,
 }
 
+/// What a session waits for that waits for a standby; none: that is not known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct StandbyWait {
+    /// Until the standby has replayed what the session wrote, or only until it has it.
+    pub(crate) for_replay: Option<bool>,
+    /// Where in the log that ends.
+    pub(crate) position: Option<u64>,
+}
+
 /// What has become of a database.
 #[derive(Debug)]
 pub(crate) enum Change {
@@ -389,9 +398,14 @@ pub(crate) trait Database {
         Vec::new()
     }
 
-    /// Whether a session that waits for a standby waits until that has replayed what it wrote, or only until it has it. None when
-    /// that cannot be told.
-    fn waits_for_replay(&self, _pid: u32) -> Option<bool> {
+    /// For what a session waits that waits for a standby.
+    fn waits_for_standby(&self, _pid: u32) -> StandbyWait {
+        StandbyWait::default()
+    }
+
+    /// Up to where the standby to which a session sends the log has said that it has flushed it. None: it sends none, or that cannot be
+    /// told.
+    fn standby_flushed(&self, _pid: u32) -> Option<u64> {
         None
     }
 

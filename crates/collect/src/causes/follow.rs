@@ -91,7 +91,7 @@ impl Causes {
         chain: &mut Vec<(u32, Doing)>,
         found: Take<'_>,
     ) {
-        if self.waits_for_standby(&track.seen[place]) {
+        if self.is_for_standby(&track.seen[place]) {
             return self.follow_to_standby((pid, track, place), passes, chain, found);
         }
         if !self.is_for_others_of_its_query(pid, &track.seen[place]) {
@@ -140,6 +140,7 @@ impl Causes {
             return;
         }
         if let Ender::Woken(Waker::Process(by, start_ns)) = ender
+            && by != pid
             && let Some(of_waker) = self.track_of(by, start_ns)
         {
             self.follow_session(pid, (by, of_waker), rest, chain, found);
@@ -150,6 +151,11 @@ impl Causes {
             (State::Disk, ..) => CauseKind::Device,
             (_, Ender::Nobody | Ender::Held(_), _) | (State::Stopped, ..) => CauseKind::Unknown,
             (_, _, "Client") => CauseKind::Client,
+            // A thread of its own, in the kernel, has waited for the device (io_uring).
+            (_, Ender::Woken(Waker::Process(by, _)), class) if by == pid => match class {
+                "IO" => CauseKind::Device,
+                _ => CauseKind::Unknown,
+            },
             (_, Ender::Woken(Waker::Interrupt), "IO") => CauseKind::Device,
             // Somebody gives a lock free. An interrupt cut the sleep, and what came after that was too short to be seen.
             (_, Ender::Woken(Waker::Interrupt), LOCK | "LWLock") => CauseKind::Unknown,

@@ -19,7 +19,7 @@ use dbtime_model::{
 };
 
 use crate::clock::Clock;
-use crate::database::{Holder, Standby};
+use crate::database::{Holder, Standby, StandbyWait};
 use follow::Followed;
 pub(crate) use replication::is_for_standby;
 pub(crate) use track::Waker;
@@ -191,10 +191,24 @@ impl Causes {
         }
     }
 
-    /// What it was found in last lasts until a standby has replayed the log, or only until it has it.
-    pub(crate) fn waits_for_replay(&mut self, pid: u32, for_replay: bool) {
+    /// For this it waits in what it was found in last.
+    pub(crate) fn waits_for_standby(&mut self, pid: u32, wait: StandbyWait) {
         if let Some(seen) = self.tracks.get_mut(&pid).and_then(|track| track.seen.back_mut()) {
-            seen.for_replay = Some(for_replay);
+            seen.standby = wait;
+        }
+    }
+
+    /// Whether it is known to send the log, to whomever.
+    pub(crate) fn sends_log(&self, pid: u32) -> bool {
+        self.tracks
+            .get(&pid)
+            .is_some_and(|track| track.sends_to.is_some())
+    }
+
+    /// Before this moment the standby to which it sends the log had said that it has flushed it up to there.
+    pub(crate) fn standby_flushed(&mut self, pid: u32, now: u64, position: u64) {
+        if let Some(track) = self.tracks.get_mut(&pid) {
+            track.standby_flushed(now, position);
         }
     }
 

@@ -3,7 +3,8 @@
 //! receives was at work, or, where the log has to be replayed, the one that replays. Where none of them was, what they send each
 //! other was on its way.
 //!
-//! It rests on time, not on positions in the log: whatever the standby was doing at the moment counts, also for earlier commits.
+//! Whatever the standby was doing at the moment counts, also for earlier commits, until it has said that it has flushed the log up to
+//! where the commit is: then it is for its replay alone, whatever the one that receives does for others.
 
 use std::ops::Range;
 
@@ -12,6 +13,7 @@ use dbtime_model::{CauseKind, State, Wait};
 use super::follow::{Ender, Take};
 use super::track::{Doing, Seen, SendsTo, Track, Waker};
 use super::{ACTIVITY, Causes};
+use crate::database::StandbyWait;
 
 /// In which a commit waits for a standby: the class, and the event.
 const FOR_STANDBY: (&str, &str) = ("IPC", "SyncRep");
@@ -27,13 +29,13 @@ pub(crate) fn is_for_standby(wait: &Wait) -> bool {
 
 impl Causes {
     /// Whether it is a commit that waits for a standby.
-    pub(super) fn waits_for_standby(&self, seen: &Seen) -> bool {
+    pub(super) fn is_for_standby(&self, seen: &Seen) -> bool {
         is_for_standby(self.waits.get(seen.doing.wait)) && self.is_blocked(&seen.doing)
     }
 
     /// The same where one session alone sends the log: then it is known for whom before the wait ends.
     pub(super) fn is_for_the_only_standby(&self, seen: &Seen) -> bool {
-        self.waits_for_standby(seen) && self.only_sender().is_some()
+        self.is_for_standby(seen) && self.only_sender().is_some()
     }
 
     /// The session that sends the log, if it is one alone.
@@ -63,8 +65,12 @@ impl Causes {
         else {
             return self.follow_ender((pid, track, place), passes, chain, found);
         };
-        let for_replay = track.seen[place].for_replay;
+        let StandbyWait { for_replay, position } = track.seen[place].standby;
         for pass in passes {
+            let flushed = of_sender.standby_flushed_at(self.time_of(pass));
+            let has_log = position
+                .zip(flushed)
+                .is_some_and(|(position, flushed)| flushed >= position);
             let one = pass..pass + 1;
             match of_sender
                 .seen_at(pass)
@@ -72,7 +78,7 @@ impl Causes {
             {
                 Some(seen) if chain.iter().all(|&(other, _)| other != by) => {
                     chain.push((by, seen.doing));
-                    self.at_standby(by, to, for_replay, one, chain, found);
+                    self.at_standby((by, to), (for_replay, has_log), one, chain, found);
                     chain.pop();
                 }
                 _ => self.follow_session(pid, (by, of_sender), one, chain, found),
@@ -87,12 +93,12 @@ impl Causes {
         is_blocked && (&*wait.class == ACTIVITY || &*wait.class == CLIENT)
     }
 
-    /// Hands on what a pass leads to in which a session waited for the standby to which it sends.
+    /// Hands on what a pass leads to in which a session waited for the standby to which it sends. `has_log`: that is known to have
+    /// flushed what the commit wrote.
     fn at_standby(
         &self,
-        sender: u32,
-        to: SendsTo,
-        for_replay: Option<bool>,
+        (sender, to): (u32, SendsTo),
+        (for_replay, has_log): (Option<bool>, bool),
         pass: Range<u32>,
         chain: &mut Vec<(u32, Doing)>,
         found: Take<'_>,
@@ -108,6 +114,15 @@ impl Causes {
             self.track_of(pid, start_ns)
                 .filter(|track| track.lives_at(moment))
         };
+        let of_startup = startup.and_then(|startup| Some((startup.0, lives(startup)?)));
+        if for_replay == Some(true)
+            && has_log
+            && let Some((by, track)) = of_startup
+            && self.without_work(track, pass.start).is_none()
+        {
+            return self.follow_session(sender, (by, track), pass, chain, found);
+        }
+        // It has to receive the log, or to say that it is replayed.
         let Some(of_receiver) = lives(receiver) else {
             return found(pass, CauseKind::Unknown, chain);
         };
@@ -115,7 +130,6 @@ impl Causes {
             return self.follow_session(sender, (receiver.0, of_receiver), pass, chain, found);
         };
         chain.push((receiver.0, without_work));
-        let of_startup = startup.and_then(|startup| Some((startup.0, lives(startup)?)));
         match (for_replay, of_startup) {
             (Some(false), _) => found(pass, CauseKind::Network, chain),
             (Some(true), Some((by, track))) => match self.without_work(track, pass.start) {

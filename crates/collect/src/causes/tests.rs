@@ -393,6 +393,37 @@ fn a_background_process_without_work_waits_for_its_like_that_hands_it_on() {
     }
 }
 
+#[test]
+fn what_a_thread_of_its_own_in_the_kernel_has_read_was_for_the_device() {
+    // With io_uring a read ends by an interrupt, or by a kernel thread of the process that asked for it.
+    let own = Waker::Process(1, 7);
+    for (wait, waker, kind) in [
+        (("IO", "AioIoUringExecution"), own, CauseKind::Device),
+        (("IO", "AioIoUringExecution"), Waker::Interrupt, CauseKind::Device),
+        (
+            ("IO", "AioIoUringExecution"),
+            Waker::Process(9, 9),
+            CauseKind::Process,
+        ),
+        (("Lock", "tuple"), own, CauseKind::Unknown),
+    ] {
+        let mut causes = four();
+        causes.off_cpu(
+            1,
+            moment(10),
+            found(1, (wait.0, wait.1, false), State::Sleep),
+            true,
+        );
+        causes.repeat(1, 4);
+        causes.woken(1, moment(14).1 + 1, waker);
+        assert_eq!(
+            settled(&mut causes),
+            [(1, kind, vec![], 5)],
+            "{wait:?}, {waker:?}"
+        );
+    }
+}
+
 fn no_work(session: u64, event: &str) -> Found {
     found(session, ("Activity", event, true), State::Sleep)
 }
@@ -420,9 +451,11 @@ fn replicated(for_replay: Option<bool>, to: Standby, ends: bool) -> Causes {
         true,
     );
     causes.repeat(1, 19);
-    if let Some(for_replay) = for_replay {
-        causes.waits_for_replay(1, for_replay);
-    }
+    let wait = StandbyWait {
+        for_replay,
+        position: None,
+    };
+    causes.waits_for_standby(1, wait);
     causes.off_cpu(
         3,
         moment(15),
@@ -511,6 +544,113 @@ fn a_commit_waits_for_what_its_standby_does_and_for_the_network() {
     assert_eq!(of(&mut causes), [(CauseKind::Unknown, vec![], 20)]);
 }
 
+/// Until the standby has replayed the log up to there.
+const FOR_REPLAY: StandbyWait = StandbyWait {
+    for_replay: Some(true),
+    position: Some(100),
+};
+
+#[test]
+fn who_has_flushed_the_log_already_is_waited_for_by_its_replay_whatever_it_flushes_for_others() {
+    // 1 commits in passes 10 to 19. 3 flushes all the time; 4 reads until pass 17. From pass 13 on it is known that the standby has what 1
+    // wrote.
+    let of = |wait: StandbyWait| -> Vec<_> {
+        let mut causes = four();
+        causes.off_cpu(2, moment(5), no_work(2, "WalSenderMain"), true);
+        let flushes = found(3, ("IO", "WALSync", false), State::Disk);
+        causes.off_cpu(3, moment(5), flushes, true);
+        let reads = found(4, ("IO", "DataFileRead", false), State::Disk);
+        causes.off_cpu(4, moment(5), reads, true);
+        let commits = found(1, ("IPC", "SyncRep", false), State::Sleep);
+        causes.off_cpu(1, moment(10), commits, true);
+        causes.waits_for_standby(1, wait);
+        causes.repeat(4, 12);
+        causes.off_cpu(4, moment(18), no_work(4, "RecoveryWalStream"), true);
+        for (pid, passes) in [(1, 9), (2, 40), (3, 40), (4, 40)] {
+            causes.repeat(pid, passes);
+        }
+        causes.sends_to(2, STANDBY, &[]);
+        assert!(causes.sends_log(2) && !causes.sends_log(3));
+        for (pass, position) in [(9, 98), (11, 99), (13, 100), (15, 120)] {
+            causes.standby_flushed(2, moment(pass).1, position);
+        }
+        causes.woken(1, moment(19).1 + 1, Waker::Process(2, 7));
+        let of_commit = settled(&mut causes).into_iter().filter(|(of, ..)| *of == 1);
+        of_commit
+            .map(|(_, kind, chain, samples)| (kind, chain, samples))
+            .collect()
+    };
+    // When all is replayed, 3 has to say so.
+    assert_eq!(
+        of(FOR_REPLAY),
+        [
+            (CauseKind::Device, vec![2, 3], 5),
+            (CauseKind::Device, vec![2, 4], 5)
+        ]
+    );
+    // Who waits for a flush, wrote later, or does not tell waits for whoever is at work first.
+    for wait in [
+        StandbyWait {
+            for_replay: Some(false),
+            ..FOR_REPLAY
+        },
+        StandbyWait {
+            position: Some(121),
+            ..FOR_REPLAY
+        },
+        StandbyWait {
+            position: None,
+            ..FOR_REPLAY
+        },
+    ] {
+        assert_eq!(of(wait), [(CauseKind::Device, vec![2, 3], 10)], "{wait:?}");
+    }
+}
+
+#[test]
+fn thousands_that_wait_for_one_all_wait_for_it_and_long_lines_end() {
+    const MANY: u32 = 5_000;
+    let mut causes = Causes::new(100);
+    let begin = std::time::Instant::now();
+    (1..=MANY).for_each(|pid| causes.know(pid, 7));
+    causes.off_cpu(1, moment(5), idle(1), true);
+    (2..=MANY).for_each(|pid| causes.off_cpu(pid, moment(10), locked(u64::from(pid)), true));
+    causes.repeat(1, 40);
+    for pid in 2..=MANY {
+        causes.repeat(pid, 9);
+        causes.held(pid, moment(12).1, &[Holder::Process(1)]);
+    }
+    assert_eq!(causes.waiting_for_locks().len(), MANY as usize - 1);
+    let samples = settled(&mut causes);
+    assert_eq!(samples.len(), MANY as usize - 1);
+    assert!(
+        samples.iter().all(|(_, kind, chain, samples)| {
+            (*kind, chain.as_slice(), *samples) == (CauseKind::Client, &[1][..], 10)
+        }),
+        "{:?}",
+        &samples[..4]
+    );
+    // Each is woken by the one before it: what is too far away is not known, and every sample is somewhere.
+    let mut causes = Causes::new(100);
+    (1..=MANY).for_each(|pid| causes.know(pid, 7));
+    causes.off_cpu(1, moment(5), idle(1), true);
+    causes.repeat(1, 40);
+    for pid in 2..=MANY {
+        causes.off_cpu(pid, moment(10), locked(u64::from(pid)), true);
+        causes.repeat(pid, 9);
+        causes.woken(pid, moment(19).1 + u64::from(pid), Waker::Process(pid - 1, 7));
+    }
+    let samples = settled(&mut causes);
+    assert_eq!(
+        samples.iter().map(|(.., samples)| samples).sum::<u64>(),
+        u64::from(MANY - 1) * 10
+    );
+    let known = samples.iter().filter(|(_, kind, ..)| *kind == CauseKind::Client);
+    assert_eq!(known.count(), 16);
+    // It is done beside a server that is in trouble.
+    assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
+}
+
 #[test]
 fn a_standby_that_is_stopped_or_paused_is_the_cause_itself() {
     let stopped = Found {
@@ -533,7 +673,7 @@ fn a_standby_that_is_stopped_or_paused_is_the_cause_itself() {
             true,
         );
         causes.repeat(1, 9);
-        causes.waits_for_replay(1, true);
+        causes.waits_for_standby(1, FOR_REPLAY);
         causes.woken(1, moment(19).1 + 1, Waker::Process(2, 7));
         let chain = (2..=u64::from(place)).collect();
         let samples = settled(&mut causes);

@@ -5,6 +5,8 @@ use std::rc::Rc;
 
 use dbtime_model::{NO_STACK, SessionId, SessionState, StackId, State};
 
+use crate::database::StandbyWait;
+
 /// As [`super::Found`], in little room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Doing {
@@ -79,8 +81,8 @@ pub(super) struct Seen {
     pub(super) woken: Option<Waker>,
     /// In order.
     held: Vec<Held>,
-    /// Of a wait for a standby: it lasts until that has replayed the log. None: not known.
-    pub(super) for_replay: Option<bool>,
+    /// Of a wait for a standby.
+    pub(super) standby: StandbyWait,
     /// Passes before this one have been followed already.
     pub(super) followed: u32,
     /// The kernel's time in run queues has been held against it.
@@ -100,7 +102,7 @@ impl Seen {
             doing,
             woken: None,
             held: Vec::new(),
-            for_replay: None,
+            standby: StandbyWait::default(),
             followed: pass,
             is_judged: false,
             passes_told: None,
@@ -161,6 +163,8 @@ pub(super) struct Track {
     pub(super) leader: Option<u32>,
     /// It sends the log to a standby.
     pub(super) sends_to: Option<SendsTo>,
+    /// Up to where that has flushed the log, and when it had said so at the latest, CLOCK_MONOTONIC.
+    flushed: VecDeque<(u64, u64)>,
     /// In which it waits when it has no work: it is a background process.
     pub(super) without_work: Option<u16>,
     pub(super) seen: VecDeque<Seen>,
@@ -262,6 +266,20 @@ impl Track {
         (pass < seen.end()).then_some(seen)
     }
 
+    /// It sends the log to a standby that had said before this moment that it has flushed it up to there.
+    pub(super) fn standby_flushed(&mut self, now: u64, position: u64) {
+        if self.flushed.back().is_none_or(|&(_, last)| last != position) {
+            self.flushed.push_back((now, position));
+        }
+    }
+
+    /// Up to where its standby had flushed the log at a moment, at least.
+    pub(super) fn standby_flushed_at(&self, moment: u64) -> Option<u64> {
+        let after = self.flushed.partition_point(|&(time, _)| time <= moment);
+        let (_, position) = self.flushed.get(after.checked_sub(1)?)?;
+        Some(*position)
+    }
+
     /// How much is remembered.
     pub(super) fn size(&self) -> usize {
         self.seen.len() + self.on_cpu.len()
@@ -279,6 +297,9 @@ impl Track {
         self.settled -= old;
         let before = self.on_cpu.partition_point(|&(time, _)| time < since);
         self.on_cpu.drain(..before);
+        // The last of them holds until the next one.
+        let said = self.flushed.partition_point(|&(time, _)| time < since);
+        self.flushed.drain(..said.saturating_sub(1));
         old + before
     }
 

@@ -37,6 +37,13 @@ impl Collector {
             if looks && let Some(standby) = self.database.standby(pid) {
                 causes.sends_to(pid, standby, &self.database.standbys());
             }
+            // One that sleeps for long is sampled once only.
+            if session.end.is_none()
+                && causes.sends_log(pid)
+                && let Some(position) = self.database.standby_flushed(pid)
+            {
+                causes.standby_flushed(pid, monotonic_ns(), position);
+            }
         }
     }
 

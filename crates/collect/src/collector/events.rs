@@ -136,8 +136,13 @@ impl Collector {
                 (Some(found), Some(_)) => {
                     let for_standby = causes::is_for_standby(&found.wait);
                     causes.off_cpu(sample.pid, moment, found, !sample.stack_torn);
-                    if for_standby && let Some(for_replay) = self.database.waits_for_replay(sample.pid) {
-                        causes.waits_for_replay(sample.pid, for_replay);
+                    if for_standby {
+                        causes.waits_for_standby(sample.pid, self.database.waits_for_standby(sample.pid));
+                    }
+                    if causes.sends_log(sample.pid)
+                        && let Some(position) = self.database.standby_flushed(sample.pid)
+                    {
+                        causes.standby_flushed(sample.pid, monotonic_ns(), position);
                     }
                 }
                 (Some(found), None) => causes.on_cpu(sample.pid, sample.time_ns, found),

@@ -31,8 +31,8 @@ use super::wait_events::{self, WaitEventNames};
 use crate::CollectError;
 use crate::clock::Clock;
 use crate::database::{
-    self, Change, Database, Holder, LockPlaces, Member, RawRoutine, Restart, Texts, WaitNames, WaitSource,
-    WaitTraits,
+    self, Change, Database, Holder, LockPlaces, Member, RawRoutine, Restart, StandbyWait, Texts, WaitNames,
+    WaitSource, WaitTraits,
 };
 use crate::executable::Executable;
 use crate::held_locks::{LockName, RawLock};
@@ -495,8 +495,15 @@ impl Database for PostgresDatabase {
         self.recorded_standbys().filter_map(both).collect()
     }
 
-    fn waits_for_replay(&self, pid: u32) -> Option<bool> {
-        self.places.as_ref()?.replication.waits_for_replay(pid)
+    fn waits_for_standby(&self, pid: u32) -> StandbyWait {
+        let places = self.places.as_ref();
+        places.map_or_else(StandbyWait::default, |places| {
+            places.replication.waits_for_standby(pid)
+        })
+    }
+
+    fn standby_flushed(&self, pid: u32) -> Option<u64> {
+        self.places.as_ref()?.replication.standby_flushed(pid)
     }
 
     fn routine_name(&self, pid: u32, routine: RawRoutine) -> Option<String> {
