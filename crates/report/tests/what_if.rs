@@ -159,6 +159,98 @@ fn twice_the_work_is_more_than_the_cpus_can_do() {
     );
 }
 
+/// Five clients that think for 20 ms and then have the lock for 10, so that it is never free; how many transactions end in a second.
+fn never_free(ended: impl Fn(i64) -> i64) -> Rows {
+    let mut rows = load(5, 20, |second, client| {
+        let sampled = |wait, ms: u64| ActivityRow {
+            samples: ms / 10,
+            ..activity(second, client, wait, State::Sleep, ms * MS)
+        };
+        let thinks = ActivityRow {
+            time: second * SECOND,
+            ..row(client, ("Client", "ClientRead", true), State::Sleep, 400)
+        };
+        let activity = vec![
+            thinks,
+            sampled(SLEEP, 200),
+            sampled(("Lock", "transactionid"), 400),
+        ];
+        let holder = link(client % 5 + 1, SLEEP, State::Sleep, SessionState::Active);
+        let cause = CauseRow {
+            wait_event: "transactionid".into(),
+            ..cause(second, client, 40, CauseKind::Timer, vec![holder])
+        };
+        (activity, vec![cause])
+    });
+    for row in rows.counters.iter_mut().filter(|row| row.time > 0) {
+        row.value = ended(row.time / SECOND);
+    }
+    rows
+}
+
+#[test]
+fn the_more_evenly_transactions_end_the_more_even_is_what_they_take() {
+    // 5 clients, 20 + 5 ms: 200 a second where everything takes the same time, less a little. By mean value analysis 161 where each
+    // takes a random time.
+    let even = said(never_free(|_| 20), "hold:transactionid=0.5");
+    close(even.now.transactions_per_s, 100.0);
+    let predicted = even.predicted.transactions_per_s;
+    assert!((183.0..202.0).contains(&predicted), "{even:?}");
+    assert!(
+        even.assumes.iter().any(|of| of.contains("as random in 0 %")),
+        "{even:?}"
+    );
+    // As many in all, but 50 in one second and 150 in the next.
+    let uneven = said(
+        never_free(|second| 10 + 20 * (second % 2)),
+        "hold:transactionid=0.5",
+    );
+    close(uneven.now.transactions_per_s, 100.0);
+    let predicted = uneven.predicted.transactions_per_s;
+    assert!((168.0..183.0).contains(&predicted), "{uneven:?}");
+    assert!(
+        uneven.assumes.iter().any(|of| of.contains("as random in 50 %")),
+        "{uneven:?}"
+    );
+    // Either is within the interval of the other.
+    for of in [&even, &uneven] {
+        let (low, high) = (of.low.transactions_per_s, of.high.transactions_per_s);
+        assert!(low < 170.0 && high > 185.0, "{of:?}");
+    }
+}
+
+#[test]
+fn a_device_that_is_always_busy_may_not_take_more_and_the_answer_says_so() {
+    // One client: it thinks for 1 ms and flushes for 9.
+    let flushing = || {
+        load(1, 100, |second, client| {
+            let flushes = ActivityRow {
+                samples: 90,
+                ..activity(second, client, ("IO", "WALSync"), State::Disk, 900 * MS)
+            };
+            let thinks = ActivityRow {
+                time: second * SECOND,
+                ..row(client, ("Client", "ClientRead", true), State::Sleep, 100)
+            };
+            (vec![thinks, flushes], vec![])
+        })
+    };
+    let said_of = |of: &Prediction, words: &str| of.assumes.iter().any(|sentence| sentence.contains(words));
+    let faster = said(flushing(), "event:IO:WALSync=0.5");
+    close(faster.now.transactions_per_s, 100.0);
+    close(faster.predicted.transactions_per_s, 1.0 / 0.005_5);
+    assert!(said_of(&faster, "busy nearly all the time"), "{faster:?}");
+    assert!(said_of(&faster, "times a second instead of 100"), "{faster:?}");
+    assert!(faster.low.transactions_per_s < 150.0, "{faster:?}");
+    // Half of its thinking may have been the way to it and back.
+    assert!(faster.high.transactions_per_s > 195.0, "{faster:?}");
+    // Without a flush there is no device that could take too few.
+    let gone = said(flushing(), "event:IO:WALSync=0");
+    close(gone.predicted.transactions_per_s, 1_000.0);
+    assert!(!said_of(&gone, "times a second instead of"), "{gone:?}");
+    assert!(gone.low.transactions_per_s > 900.0, "{gone:?}");
+}
+
 #[test]
 fn what_the_recording_does_not_carry_nobody_says() {
     for (rows, change, why) in [

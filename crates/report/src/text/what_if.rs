@@ -32,7 +32,8 @@ fn said(asked: &str, of: &Prediction, page: &mut Page) {
     page.table(&table);
     page.paragraph(&format!(
         "{:.0} transactions of {} clients in {:.0} s, played anew. With nothing different that gives {:+.1} % of the throughput that was \
-         recorded. from, to: nine in ten resamples of the recording, for even and for random durations, widened by that.",
+         recorded. from, to: nine in ten resamples of the recording, for even and for random durations, widened by that, and by what is \
+         said below.",
         of.transactions,
         of.clients,
         of.seconds,

@@ -9,8 +9,9 @@
 //! ```
 //!
 //! The load is played with nothing different first. Where that does not give what was recorded, or the recording does not carry it,
-//! the answer is that it cannot be said, and why. The interval is that of a bootstrap over blocks of the recording, for durations that
-//! hardly differ and for random ones, widened by how far the unchanged load is off.
+//! the answer is that it cannot be said, and why. What is predicted lies between what comes of durations that hardly differ and of random
+//! ones, by how evenly the transactions of the recording ended. The interval is that of a bootstrap over blocks of the recording, for both,
+//! widened by how far the unchanged load is off, and by what is known not to be in a recording.
 
 mod model;
 mod network;
@@ -51,6 +52,18 @@ const MOST_WORKERS: f64 = 0.05;
 const MOST_MISS: f64 = 0.1;
 /// The same of the part of the time in which the log is flushed.
 const MOST_FLUSH_MISS: f64 = 0.3;
+/// Durations are taken as random in this part, at most: what a busy host does to a load looks like it.
+const MOST_RANDOM: f64 = 0.5;
+/// Of what a client seems to think so much may be the way to it and back and until it has woken up, seconds, and no more than a part of it:
+/// all of that is shorter where more goes on (measured: 0.4 ms, docs/what-if.md).
+const ON_THE_WAY: f64 = 0.000_5;
+const MOST_ON_THE_WAY: f64 = 0.5;
+/// More flushes of the log than recorded, as a factor, are no longer the same.
+const MORE_FLUSHES: f64 = 1.1;
+/// The log was flushed for this part of the time: its device was busy.
+const BUSY: f64 = 0.8;
+/// What was predicted for a device that was busy was that much too high (docs/what-if.md).
+const MISS_OF_BUSY: f64 = 0.2;
 /// Names that are suggested.
 const MOST_NAMED: usize = 8;
 
@@ -298,7 +311,7 @@ fn is_there(change: &WhatIf, recorded: &Recorded) -> Result<(), String> {
 
 fn predict(recorded: &Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Prediction, String> {
     let model = Model::of(recorded, cpus, changes)?;
-    let all: Vec<usize> = (0..recorded.blocks.len()).collect();
+    let all = model.all_blocks();
     let facts = model.facts(&all);
     let now = LoadFigures::new(facts.throughput, facts.response - facts.idle_in_transaction);
     let mut misses = Vec::new();
@@ -335,6 +348,14 @@ fn predict(recorded: &Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Predict
         .map(|(miss, _)| *miss)
         .max_by(|one, other| one.abs().total_cmp(&other.abs()));
     let miss = miss.unwrap_or_default();
+    let random = part_of_random(&model, &fits);
+    let weights: Vec<f64> = fits
+        .iter()
+        .map(|(_, fit)| match fit.spread {
+            Spread::Random => random,
+            Spread::Even => 1.0 - random,
+        })
+        .collect();
     let mut predicted = Vec::new();
     let mut resampled = Vec::new();
     for (_, fit) in &fits {
@@ -347,8 +368,10 @@ fn predict(recorded: &Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Predict
         }
         resampled.push(of_fit);
     }
-    let count = predicted.len() as f64;
-    let mean = |of: fn(&LoadFigures) -> f64| predicted.iter().map(of).sum::<f64>() / count;
+    let mean = |of: fn(&LoadFigures) -> f64| {
+        let values = predicted.iter().map(of).zip(&weights);
+        values.map(|(value, weight)| value * weight).sum::<f64>()
+    };
     let ends = |of: fn(&LoadFigures) -> f64| {
         let (mut low, mut high) = (f64::MAX, f64::MIN);
         for of_fit in &resampled {
@@ -364,9 +387,40 @@ fn predict(recorded: &Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Predict
             high.max(middle) * (1.0 + miss.abs()),
         )
     };
-    let throughput = ends(|figures| figures.transactions_per_s);
-    let response = ends(|figures| figures.db_time_per_transaction_s);
+    let mut throughput = ends(|figures| figures.transactions_per_s);
+    let mut response = ends(|figures| figures.db_time_per_transaction_s);
     let aas = ends(|figures| figures.aas);
+    let mut assumes = assumptions(recorded, &model, changes);
+    if fits.len() > 1 {
+        assumes.push(format!(
+            "Single durations are taken as even in {:.0} % and as random in {:.0} %, by how evenly the transactions ended.",
+            100.0 * (1.0 - random),
+            100.0 * random
+        ));
+    }
+    if mean(|figures| figures.transactions_per_s) > now.transactions_per_s {
+        let on_the_way = ON_THE_WAY.min(MOST_ON_THE_WAY * facts.think);
+        let cycle = recorded.clients.len() as f64 / throughput.1.max(1e-9);
+        throughput.1 *= cycle / (cycle - on_the_way).max(0.5 * cycle);
+        assumes.push(format!(
+            "The upper end of the throughput allows for clients that have their answers, and are awake, sooner by {:.2} ms where more \
+             goes on.",
+            1e3 * on_the_way
+        ));
+    }
+    if let Some([before, after]) = more_flushes(&model, &fits, &weights, changes) {
+        let mut sentence = format!(
+            "The log is flushed {after:.0} times a second instead of {before:.0}: whether its device takes as many the recording does not \
+             say."
+        );
+        if facts.flush_busy >= BUSY {
+            throughput.0 *= 1.0 - MISS_OF_BUSY;
+            response.1 /= 1.0 - MISS_OF_BUSY;
+            sentence += " It was busy nearly all the time, and one that takes only so many writes a second is slower the more come: the \
+             lower end of the throughput allows for it.";
+        }
+        assumes.push(sentence);
+    }
     let seconds = recorded.lengths.iter().sum();
     let figures = |throughput, response, aas| LoadFigures {
         transactions_per_s: throughput,
@@ -386,8 +440,46 @@ fn predict(recorded: &Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Predict
         low: figures(throughput.0, response.0, aas.0),
         high: figures(throughput.1, response.1, aas.1),
         miss,
-        assumes: assumptions(recorded, &model, changes),
+        assumes,
     })
+}
+
+/// In which part durations are taken as random: by how much the transactions of one second differ from those of another, beside the
+/// loads that are played with nothing different.
+fn part_of_random(model: &Model<'_>, fits: &[(f64, FittedModel)]) -> f64 {
+    let of = |spread| {
+        let mut fits = fits.iter().map(|(_, fit)| fit);
+        fits.find(|fit| fit.spread == spread)
+            .map(|fit| fit.played.dispersion)
+    };
+    match (of(Spread::Even), of(Spread::Random)) {
+        (Some(even), Some(random)) => {
+            let part = (model.dispersion() - even) / (random - even).max(1e-9);
+            MOST_RANDOM * part.clamp(0.0, 1.0)
+        }
+        (None, _) => 1.0,
+        (Some(_), None) => 0.0,
+    }
+}
+
+/// How often a second the log is flushed, before and after, where that is notably more often.
+fn more_flushes(
+    model: &Model<'_>,
+    fits: &[(f64, FittedModel)],
+    weights: &[f64],
+    changes: &[WhatIf],
+) -> Option<[f64; 2]> {
+    if !model.has_flush() {
+        return None;
+    }
+    let mean = |of: &dyn Fn(&FittedModel) -> f64| -> f64 {
+        let values = fits.iter().map(|(_, fit)| of(fit)).zip(weights);
+        values.map(|(value, weight)| value * weight).sum()
+    };
+    let all = model.all_blocks();
+    let before = mean(&|fit| fit.played.flushes);
+    let after = mean(&|fit| model.outcome(fit, &all, changes).flushes);
+    (after > MORE_FLUSHES * before).then_some([before, after])
 }
 
 /// As was recorded in these blocks, times what the change does to the load that is played.

@@ -8,12 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dbtime_model::SessionId;
 
-use super::network::{Network, Played, Spread, Stage, play};
+use super::network::{Network, Played, Spread, Stage, dispersion, play};
 use super::recorded::{FLUSH_LOCK, Kind, Part, Recorded, is_called};
 use super::spec::{Changed, WhatIf};
 
 /// Transactions that are played at a time.
 const TRANSACTIONS: usize = 5_000;
+/// So many are expected in a stretch of time in which they are counted, at most: that there are stretches enough in what is played.
+const IN_A_STRETCH: f64 = 100.0;
 /// Halvings of an interval in which something is looked for.
 const HALVINGS: usize = 11;
 /// Rounds in which one thing after the other is fitted.
@@ -48,6 +50,8 @@ pub(super) struct Facts {
     pub(super) response: f64,
     /// Of that, the client was waited for in the middle of the transaction.
     pub(super) idle_in_transaction: f64,
+    /// From the end of a transaction until the next one begins.
+    pub(super) think: f64,
     run_queue: f64,
     flush: f64,
     /// Part of the time in which one of them flushed the log.
@@ -98,6 +102,8 @@ pub(super) struct Outcome {
     pub(super) throughput: f64,
     /// DB time of a transaction.
     pub(super) response: f64,
+    /// Flushes of the log: a second. 0 where they take no time.
+    pub(super) flushes: f64,
 }
 
 impl<'a> Model<'a> {
@@ -206,6 +212,22 @@ impl<'a> Model<'a> {
         blocks.iter().map(|block| self.recorded.lengths[*block]).sum()
     }
 
+    /// The whole recording.
+    pub(super) fn all_blocks(&self) -> Vec<usize> {
+        (0..self.recorded.blocks.len()).collect()
+    }
+
+    /// How much the transactions of one block differ from those of another, beyond its length.
+    pub(super) fn dispersion(&self) -> f64 {
+        let counts = self.recorded.blocks.iter().map(|block| {
+            let counts = block.iter().map(|share| share.transactions);
+            counts.sum::<f64>()
+        });
+        let rate = counts.clone().sum::<f64>() / self.recorded.lengths.iter().sum::<f64>().max(1e-9);
+        let expected = self.recorded.lengths.iter().map(|length| rate * length);
+        dispersion(counts.zip(expected))
+    }
+
     /// What was recorded in these blocks.
     pub(super) fn facts(&self, blocks: &[usize]) -> Facts {
         let seconds = self.seconds(blocks);
@@ -220,8 +242,9 @@ impl<'a> Model<'a> {
             let weight = demand.transactions / all;
             for (part, time) in &demand.parts {
                 let time = time * weight;
-                if part.kind != Kind::Think {
-                    facts.response += time;
+                match part.kind {
+                    Kind::Think => facts.think += time,
+                    _ => facts.response += time,
                 }
                 if is_idle_in_transaction(part) {
                     facts.idle_in_transaction += time;
@@ -352,8 +375,16 @@ impl<'a> Model<'a> {
             cpus: self.cpus,
             strangers: fitted.strangers,
             flush: fitted.flush * facts.flush / flushing.max(1e-9) * changed,
+            window: self.window(facts.throughput),
         };
         (network, idle)
+    }
+
+    /// In stretches of which length transactions are counted, at this throughput: in those of the recording, unless these are long.
+    fn window(&self, throughput: f64) -> f64 {
+        let lengths = &self.recorded.lengths;
+        let recorded = lengths.iter().sum::<f64>() / lengths.len().max(1) as f64;
+        recorded.min(IN_A_STRETCH / throughput.max(1e-9)).max(1e-6)
     }
 
     fn flushes(&self, demand: &Demand) -> bool {
@@ -384,7 +415,7 @@ impl<'a> Model<'a> {
 
     /// Fits what samples do not tell.
     pub(super) fn fit(&self, spread: Spread) -> FittedModel {
-        let blocks: Vec<usize> = (0..self.recorded.blocks.len()).collect();
+        let blocks = self.all_blocks();
         let demands = self.demands(&blocks);
         let facts = self.facts(&blocks);
         let mut fitted = Fitted {
@@ -447,6 +478,7 @@ impl<'a> Model<'a> {
         Outcome {
             throughput: played.throughput,
             response: (played.response - idle).max(0.0),
+            flushes: if network.flush > 0.0 { played.flushes } else { 0.0 },
         }
     }
 }

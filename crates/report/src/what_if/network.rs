@@ -12,6 +12,10 @@ use std::collections::{BinaryHeap, VecDeque};
 const SEED: u64 = 0x6462_7469_6d65;
 /// Of the transactions that are played the first ones do not count: so many parts of a hundred.
 const WARM_UP_PERCENT: usize = 20;
+/// The standard deviation of what is normally distributed, in median absolute deviations.
+const DEVIATION: f64 = 1.482_6;
+/// Stretches of time in which transactions are counted; later ones do not count.
+const MOST_STRETCHES: usize = 10_000;
 
 /// What a client does in one stretch.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,6 +43,8 @@ pub(super) struct Network {
     pub(super) strangers: f64,
     /// How long one flush of the log takes.
     pub(super) flush: f64,
+    /// Transactions are counted in stretches of this length.
+    pub(super) window: f64,
 }
 
 /// How much single durations differ from their mean.
@@ -75,8 +81,29 @@ pub(super) struct Played {
     pub(super) flush: f64,
     /// Part of the time in which the log was being flushed.
     pub(super) flush_busy: f64,
+    /// Flushes of the log: a second.
+    pub(super) flushes: f64,
     /// Waiting for each lock.
     pub(super) waited: Vec<f64>,
+    /// How much the transactions of one stretch of time differ from those of another: [`dispersion`].
+    pub(super) dispersion: f64,
+}
+
+/// Index of dispersion of counts: their variance as a part of what is expected, which is 0 where events come evenly and 1 where each comes
+/// by itself (Cox and Lewis, The Statistical Analysis of Series of Events, 1966). By the median deviation: a count that was made late
+/// says little of the load. `counts`: each with what is expected.
+pub(super) fn dispersion(counts: impl Iterator<Item = (f64, f64)>) -> f64 {
+    let counts: Vec<(f64, f64)> = counts.filter(|(_, expected)| *expected > 0.0).collect();
+    let mut off: Vec<f64> = counts
+        .iter()
+        .map(|(count, expected)| (count - expected).abs())
+        .collect();
+    off.sort_by(f64::total_cmp);
+    let Some(median) = off.get(off.len() / 2) else {
+        return 0.0;
+    };
+    let expected = counts.iter().map(|(_, expected)| expected).sum::<f64>() / counts.len() as f64;
+    (DEVIATION * median).powi(2) / expected
 }
 
 /// A client that does something by itself until then.
@@ -128,6 +155,10 @@ struct Play<'a> {
     to_flush: Vec<usize>,
     /// Sums, since the warm-up.
     sums: Played,
+    /// When the warm-up had ended.
+    counted_from: f64,
+    /// Transactions by stretch of time since then.
+    counts: Vec<u32>,
     ended: usize,
 }
 
@@ -158,29 +189,38 @@ pub(super) fn play(network: &Network, spread: Spread, transactions: usize) -> Pl
             waited: vec![0.0; network.locks],
             ..Played::default()
         },
+        counted_from: 0.0,
+        counts: Vec::new(),
         ended: 0,
     };
     for client in 0..clients {
         play.begin(client);
     }
     let warm_up = transactions * WARM_UP_PERCENT / 100;
-    let mut counted_from = 0.0;
     let mut is_warm = false;
     while play.ended < transactions && play.step() {
         if !is_warm && play.ended >= warm_up {
             is_warm = true;
-            counted_from = play.now;
+            play.counted_from = play.now;
+            play.counts.clear();
             play.sums = Played {
                 waited: vec![0.0; network.locks],
                 ..Played::default()
             };
         }
     }
-    let length = play.now - counted_from;
+    let length = play.now - play.counted_from;
     let counted = play.ended.saturating_sub(warm_up).max(1) as f64;
+    let throughput = if length > 0.0 { counted / length } else { 0.0 };
+    // The last stretch is not whole.
+    play.counts.pop();
+    let expected = throughput * network.window;
+    let counts = play.counts.iter().map(|count| (f64::from(*count), expected));
+    let dispersion = dispersion(counts);
     let sums = play.sums;
     Played {
-        throughput: if length > 0.0 { counted / length } else { 0.0 },
+        throughput,
+        dispersion,
         response: sums.response / counted,
         run_queue: sums.run_queue / counted,
         flush: sums.flush / counted,
@@ -189,6 +229,7 @@ pub(super) fn play(network: &Network, spread: Spread, transactions: usize) -> Pl
         } else {
             0.0
         },
+        flushes: if length > 0.0 { sums.flushes / length } else { 0.0 },
         waited: sums.waited.iter().map(|seconds| seconds / counted).collect(),
     }
 }
@@ -253,8 +294,20 @@ impl Play<'_> {
             one.stage = 0;
             self.sums.response += self.now - one.began;
             self.ended += 1;
+            self.count();
         }
         self.begin(client);
+    }
+
+    /// A transaction has ended now.
+    fn count(&mut self) {
+        let stretch = ((self.now - self.counted_from) / self.network.window) as usize;
+        if stretch < MOST_STRETCHES {
+            if self.counts.len() <= stretch {
+                self.counts.resize(stretch + 1, 0);
+            }
+            self.counts[stretch] += 1;
+        }
     }
 
     /// It begins the stage that it is in.
@@ -301,6 +354,7 @@ impl Play<'_> {
     fn begin_flush(&mut self) {
         let length = self.spread.draw(self.network.flush, &mut self.random);
         self.sums.flush_busy += length;
+        self.sums.flushes += 1.0;
         self.flush_ends = Some(self.now + length);
         std::mem::swap(&mut self.flushed, &mut self.to_flush);
     }
@@ -331,6 +385,7 @@ mod tests {
             cpus: 2.0,
             strangers: 0.0,
             flush: 0.0,
+            window: 1.0,
         }
     }
 
@@ -429,6 +484,27 @@ mod tests {
     }
 
     #[test]
+    fn transactions_come_as_evenly_as_what_they_wait_for() {
+        let stages = [
+            Stage::Delay(0.02),
+            Stage::Acquire(0),
+            Stage::Delay(0.01),
+            Stage::Release(0),
+        ];
+        let of = |spread| play(&network(5, &stages), spread, ENOUGH).dispersion;
+        let (even, random) = (of(Spread::Even), of(Spread::Random));
+        // Who is hardly ever idle ends one after the other: as a Poisson process where each takes a random time.
+        assert!(even < 0.1, "{even}");
+        assert!((0.5..1.5).contains(&random), "{random}");
+        // One count in ten is off, as one that was made a second late.
+        let late = [100.0, 100.0, 20.0, 180.0].into_iter().chain([100.0; 16]);
+        assert!(dispersion(late.map(|count| (count, 100.0))) < 0.01);
+        let poisson = [90.0, 110.0].into_iter().cycle().take(20);
+        assert!((1.0..3.0).contains(&dispersion(poisson.map(|count| (count, 100.0)))));
+        assert!(dispersion(std::iter::empty()) < 0.01);
+    }
+
+    #[test]
     fn a_flush_serves_all_who_came_before_it() {
         let stages = [Stage::Delay(0.0), Stage::Flush];
         let mut log = network(1, &stages);
@@ -438,6 +514,7 @@ mod tests {
         log.clients = vec![vec![Stage::Delay(0.000_1), Stage::Flush]; 10];
         let played = play(&log, Spread::Even, ENOUGH);
         assert!(played.flush_busy > 0.97, "{played:?}");
+        close(played.flushes, 100.0, 0.05);
         close(played.flush, 0.02, 0.06);
         close(played.throughput, 500.0, 0.06);
     }
