@@ -249,6 +249,86 @@ fn waits_for_a_device_lead_to_it_and_nothing_is_invented() {
 }
 
 #[test]
+fn a_deadlock_invents_nobody_and_a_blocker_that_is_terminated_is_named() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default().set("deadlock_timeout", "2s"));
+    let [mut one, mut other, mut holder, mut waiter, mut admin] =
+        std::array::from_fn(|_| Session::connect(&cluster));
+    admin.run("CREATE TABLE d AS SELECT id, 0 AS n FROM generate_series(1, 2) id");
+    holder.run("SELECT pg_advisory_lock(1)");
+    let pids = [&one, &other, &holder].map(|session| u64::from(session.pid()));
+    let recorders = [&[][..], &[CALLS]].map(|tier| Recorder::server(&cluster, tier));
+    for (id, session) in [(1, &mut one), (2, &mut other)] {
+        session.run("BEGIN");
+        session.run(&format!("UPDATE d SET n = 1 WHERE id = {id}"));
+    }
+    let timed = |session: &mut Session, sql: &str| {
+        let begin = Instant::now();
+        let fails = session.try_run(sql).is_err();
+        (begin.elapsed().as_secs_f64(), fails)
+    };
+    // The first one waits for the second, which thinks for half a second, and then each for the other until the server ends one of them.
+    let begin = Instant::now();
+    let (thought, waits) = std::thread::scope(|scope| {
+        let first = scope.spawn(|| timed(&mut one, "UPDATE d SET n = 2 WHERE id = 2"));
+        std::thread::sleep(Duration::from_millis(500));
+        let thought = begin.elapsed().as_secs_f64();
+        let second = timed(&mut other, "UPDATE d SET n = 2 WHERE id = 1");
+        (thought, [first.join().expect("it does not panic"), second])
+    });
+    let terminated = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| timed(&mut waiter, "SELECT pg_advisory_lock(1)"));
+        std::thread::sleep(Duration::from_millis(1_500));
+        admin.run(&format!("SELECT pg_terminate_backend({})", pids[2]));
+        waits.join().expect("it does not panic").0
+    });
+    let failed = waits.iter().filter(|(_, fails)| *fails);
+    assert_eq!(failed.count(), 1, "the server ends one of them");
+    for recorder in recorders {
+        let recorded = recorder.stop();
+        let report = causes(&recorded);
+        let text = recorded.text(&["--causes"]);
+        let found = by(&report, "Lock:transactionid");
+        let of = |pid: u64, kind: &str| found.get(&(pid, kind.to_string())).copied().unwrap_or(0.0);
+        let all: f64 = found.values().sum();
+        let truth = waits[0].0 + waits[1].0;
+        let in_circle = of(pids[0], "unknown") + of(pids[1], "unknown");
+        say(&format!(
+            "{}: {in_circle:.3} of {all:.3} s in a circle, {:.3} s behind who thinks; {truth:.3} and {thought:.3} s by the clients",
+            recorded.meta.collector.tier,
+            of(pids[1], "client")
+        ));
+        let error = 0.15 + recorded.stolen;
+        assert_close("waits for each other, s", all, truth, 0.02, error);
+        assert_close("who thinks, s", of(pids[1], "client"), thought, 0.05, error);
+        // Each of the others is in the circle, or nobody. What the two do before and after it is short.
+        let nobody = of(0, "unknown");
+        let at_work = of(pids[0], "session") + of(pids[1], "session");
+        assert_close(
+            "all of it, s",
+            in_circle + nobody + at_work + of(pids[1], "client"),
+            all,
+            0.02,
+            0.05,
+        );
+        assert!(in_circle > 0.9 * (truth - thought) - error - at_work, "{text}");
+        assert!(
+            at_work < error && text.contains("further on [not known]"),
+            "{text}"
+        );
+        let found = by(&report, "Lock:advisory");
+        let behind = found
+            .get(&(pids[2], "client".to_string()))
+            .copied()
+            .unwrap_or(0.0);
+        say(&format!(
+            "{behind:.3} of {terminated:.3} s behind who is terminated"
+        ));
+        assert_close("who is terminated, s", behind, terminated, 0.02, error);
+    }
+}
+
+#[test]
 fn what_was_not_recorded_is_said() {
     needs_recording!();
     let cluster = server();
