@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{
-    Recorded, Recorder, Session, assert_close, builds, causes, dbtime, distribution, needs_recording, number,
-    pgbench, say, schedstat,
+    Recorded, Recorder, Session, SlowDisk, Stopped, assert_close, builds, causes, dbtime, distribution,
+    needs_recording, number, pgbench, say, schedstat,
 };
 use serde_json::Value;
 
@@ -246,6 +246,80 @@ fn waits_for_a_device_lead_to_it_and_nothing_is_invented() {
             assert!(part["pid"].is_number() || part["kind"] == "unknown", "{part}");
         }
     }
+}
+
+#[test]
+fn a_blocker_that_is_stopped_and_one_whose_commit_waits_for_a_slow_disk_are_named() {
+    needs_recording!();
+    // A flush is two requests.
+    let Some(disk) = SlowDisk::mount(400, 6) else {
+        return;
+    };
+    let options = Options {
+        parent_dir: Some(disk.path()),
+        ..Options::default()
+    };
+    let cluster = distribution().start(options.set("fsync", "on").set("autovacuum", "off"));
+    let [mut holder, mut waiter] = std::array::from_fn(|_| Session::connect(&cluster));
+    waiter.run("CREATE TABLE d AS SELECT 0 AS n");
+    waiter.run("SET synchronous_commit = off");
+    holder.run("SELECT pg_advisory_lock(1)");
+    let pid = holder.pid();
+    disk.slow_down(pid);
+    let recorders = [&[][..], &[CALLS]].map(|tier| Recorder::server(&cluster, tier));
+    let timed = |session: &mut Session, sql: &str| {
+        let begin = Instant::now();
+        session.run(sql);
+        begin.elapsed().as_secs_f64()
+    };
+    let stopped = Stopped::stop(pid);
+    let waited = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| timed(&mut waiter, "SELECT pg_advisory_lock(1)"));
+        std::thread::sleep(Duration::from_millis(1_500));
+        drop(stopped);
+        holder.run("SELECT pg_advisory_unlock(1)");
+        waits.join().expect("it does not panic")
+    });
+    // The row is locked until the commit is on the disk. Before that its holder thinks for a moment.
+    let (mut thought, mut flushed, mut in_line) = (0.0, 0.0, 0.0);
+    for _ in 0..5 {
+        holder.run("BEGIN");
+        holder.run("UPDATE d SET n = n + 1");
+        std::thread::scope(|scope| {
+            let begin = Instant::now();
+            let waits = scope.spawn(|| timed(&mut waiter, "UPDATE d SET n = n + 1"));
+            std::thread::sleep(Duration::from_millis(50));
+            thought += begin.elapsed().as_secs_f64();
+            flushed += timed(&mut holder, "COMMIT");
+            in_line += waits.join().expect("it does not panic");
+        });
+    }
+    for recorder in recorders {
+        let recorded = recorder.stop();
+        let report = causes(&recorded);
+        let text = recorded.text(&["--causes"]);
+        let of = |wait: &str, kind: &str| {
+            let found = by(&report, wait);
+            found
+                .get(&(u64::from(pid), kind.to_string()))
+                .copied()
+                .unwrap_or(0.0)
+        };
+        let behind_stopped = of("Lock:advisory", "session");
+        let [on_device, on_client] = ["device", "client"].map(|kind| of("Lock:transactionid", kind));
+        say(&format!(
+            "{}: {behind_stopped:.3} of {waited:.3} s behind who is stopped; {on_device:.3} of {flushed:.3} s behind the disk, {on_client:.3} of {thought:.3} s behind who thinks, {in_line:.3} s in line",
+            recorded.meta.collector.tier
+        ));
+        let error = 0.1 + recorded.stolen;
+        assert_close("who is stopped, s", behind_stopped, waited, 0.03, error);
+        assert!(text.contains("stopped by a signal"), "{text}");
+        // What is neither is a moment in a run queue, five times.
+        assert_close("the disk, s", on_device, flushed, 0.1, error);
+        assert_close("who thinks, s", on_client, thought, 0.1, error);
+        assert!(text.contains("IO:WALSync, on a device"), "{text}");
+    }
+    drop((holder, waiter, cluster));
 }
 
 #[test]

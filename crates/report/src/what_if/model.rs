@@ -15,7 +15,7 @@ use super::spec::{Changed, WhatIf};
 /// Transactions that are played at a time.
 const TRANSACTIONS: usize = 5_000;
 /// So many are expected in a stretch of time in which they are counted, at most: that there are stretches enough in what is played.
-const IN_A_STRETCH: f64 = 100.0;
+const IN_A_STRETCH: f64 = 25.0;
 /// Halvings of an interval in which something is looked for.
 const HALVINGS: usize = 11;
 /// Rounds in which one thing after the other is fitted.
