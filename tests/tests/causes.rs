@@ -390,6 +390,7 @@ fn a_deadlock_invents_nobody_and_a_blocker_that_is_terminated_is_named() {
             at_work < error && text.contains("further on [not known]"),
             "{text}"
         );
+        assert!(text.contains("each waited for the other: a deadlock"), "{text}");
         let found = by(&report, "Lock:advisory");
         let behind = found
             .get(&(pids[2], "client".to_string()))

@@ -117,7 +117,7 @@ pub use block_io::{BlockIo, BlockRequests, BlockTable};
 pub use block_io_json::render_block_io_json;
 pub use causes::{
     Beyond, Blocker, BlockingStatement, CauseGroup, CauseOptions, CausePart, CauseReport, CausedWait, Chain,
-    ChainLane, ChainLink, ChainTimeline, Meanwhile, Root, RootActivity, Waiting, Who, causes,
+    ChainLane, ChainLink, ChainTimeline, Meanwhile, NotKnown, Root, RootActivity, Waiting, Who, causes,
     chains_over_time,
 };
 pub use commands::{

@@ -2,7 +2,9 @@
 
 use dbtime_model::recording::Meta;
 use dbtime_model::{CauseKind, Rows, SessionState, State};
-use dbtime_report::{CauseOptions, CauseReport, FlameOptions, Source, Waiting, causes, flame, json, text};
+use dbtime_report::{
+    CauseOptions, CauseReport, FlameOptions, NotKnown, Source, Waiting, causes, flame, json, text,
+};
 use proptest::prelude::*;
 
 use crate::hand_made::session;
@@ -92,6 +94,51 @@ fn time_is_divided_by_the_samples_of_its_second_and_where_there_are_none_by_thos
     let printed = text::render_causes(&report, 120);
     assert!(printed.contains("pid 22, b"), "{printed}");
     assert!(printed.contains("idle in transaction (its client)"), "{printed}");
+}
+
+#[test]
+fn what_is_not_known_has_its_reason() {
+    let mut rows = Rows::default();
+    for id in 1..=20 {
+        rows.sessions
+            .push(session(id, 10 * id as u32, "client backend", "u", "d"));
+    }
+    rows.activity
+        .push(activity(1, 1, ("Lock", "tuple"), State::Sleep, 1_000));
+    let no_work = link(3, ("Activity", "IoWorkerMain"), State::Sleep, SessionState::None);
+    for (samples, chain) in [
+        (4, vec![waits(2), waits(1)]),
+        (3, vec![]),
+        (1, vec![waits(2)]),
+        (1, vec![no_work]),
+        (1, (2..=17).map(waits).collect()),
+    ] {
+        rows.causes.push(cause(1, 1, samples, CauseKind::Unknown, chain));
+    }
+    let report = asked(rows.clone());
+    assert_conserved(&report);
+    assert_eq!(
+        report.not_known,
+        [
+            (NotKnown::Circle, 400),
+            (NotKnown::Nobody, 300),
+            (NotKnown::LongChain, 100),
+            (NotKnown::NoWork, 100),
+            (NotKnown::FurtherOn, 100),
+        ]
+    );
+    let printed = text::render_causes(&report, 200);
+    assert!(printed.contains("led to [not known]"), "{printed}");
+    assert!(
+        printed.contains("each waited for the other: a deadlock"),
+        "{printed}"
+    );
+    // Where all of it is known there is nothing to say.
+    rows.causes.truncate(0);
+    rows.causes.push(cause(1, 1, 9, CauseKind::Client, vec![idle(2)]));
+    let report = asked(rows);
+    assert_eq!(report.not_known, []);
+    assert!(!text::render_causes(&report, 200).contains("led to [not known]"));
 }
 
 #[test]

@@ -10,12 +10,13 @@ mod chains;
 mod divide;
 mod flame_frames;
 mod links;
+mod not_known;
 mod over_time;
 mod parts;
 mod words;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use dbtime_model::recording::Meta;
 use dbtime_model::{CauseKind, CauseRow, SessionId, Table, Wait};
@@ -34,6 +35,7 @@ pub(crate) use divide::{Blocked, BlockedTime, Divided, Samples, is_blocked};
 pub(crate) use flame_frames::{CauseFrames, WAITED_FOR};
 pub use links::ChainLink;
 use links::Links;
+pub use not_known::NotKnown;
 pub use over_time::{ChainLane, ChainTimeline, RootActivity, chains_over_time};
 use parts::group;
 pub use parts::{CauseGroup, CausePart, Root};
@@ -82,6 +84,8 @@ pub struct CauseReport {
     pub blocked_ns: u128,
     /// Of that, what could be followed.
     pub followed_ns: u128,
+    /// Why time led to what is not known, nanoseconds, that with the most first.
+    pub not_known: Vec<(NotKnown, u128)>,
     /// How many waits, causes and blockers to show.
     pub top: usize,
     /// What could not be read.
@@ -175,6 +179,7 @@ pub fn causes(source: &Source, options: &CauseOptions) -> Result<CauseReport, Re
         period: scanned.period,
         blocked_ns: all.waits.values().map(|wait| wait.ns).sum(),
         followed_ns: all.followed_ns,
+        not_known: not_known::sorted(std::mem::take(&mut all.not_known)),
         waits: all.waits(&dimensions),
         blockers: all.blockers.sessions(&mut dimensions),
         blocking_statements: all.blockers.statements(&dimensions),
@@ -207,6 +212,7 @@ struct Builder {
     blockers: Blockers,
     trees: Trees,
     followed_ns: u128,
+    not_known: BTreeMap<NotKnown, u128>,
 }
 
 #[derive(Default)]
@@ -229,6 +235,9 @@ impl Builder {
         }
         if part.kind != CauseKind::Unknown || !part.chain.is_empty() {
             self.followed_ns += part.ns;
+        }
+        if let Some(why) = NotKnown::of(key.session, part) {
+            *self.not_known.entry(why).or_default() += part.ns;
         }
         self.blockers.add(key, part, dimensions);
     }

@@ -12,6 +12,8 @@ use crate::number::{counted, seconds};
 use crate::statement_text::beginning;
 use crate::sums::percent as percent_of;
 
+/// One part in so many of the blocked time has to be not known that it is said why.
+const MANY: u128 = 100;
 /// Characters of a text.
 pub(super) const TEXT: usize = 60;
 
@@ -37,8 +39,21 @@ pub(super) fn render(report: &CauseReport, page: &mut Page) {
             seconds(ns)
         ));
     }
+    not_known(report, page);
     blockers::sessions(report, page);
     quality::problems(&report.problems, page);
+}
+
+/// Why a part of the time led nowhere, where that is worth a word.
+fn not_known(report: &CauseReport, page: &mut Page) {
+    let all = report.not_known.iter().map(|(_, ns)| ns).sum::<u128>();
+    if all * MANY < report.blocked_ns || all == 0 {
+        return;
+    }
+    page.heading(&format!("Why {} s led to [not known]", seconds(all)));
+    for (why, ns) in &report.not_known {
+        page.paragraph(&format!("- {} s: {}.", seconds(*ns), why.as_str()));
+    }
 }
 
 /// The head of the page. False: the recording does not say who was waited for, and that is all there is to say.

@@ -1,0 +1,63 @@
+//! Why blocked time was not followed to an end.
+
+use std::collections::BTreeMap;
+
+use dbtime_model::{CauseKind, SessionId};
+
+use super::Divided;
+
+/// Links of a chain that recorders follow.
+const LONGEST_CHAIN: usize = 16;
+/// Class of waits of background processes that have no work.
+const ACTIVITY: &str = "Activity";
+
+/// See the module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NotKnown {
+    /// Nobody was seen to end the wait, or to have what was waited for.
+    Nobody,
+    /// Those who were waited for waited for the one that waited.
+    Circle,
+    /// More stood behind each other than are followed.
+    LongChain,
+    /// At the end stood a background process that had nothing to do when it was looked at.
+    NoWork,
+    /// Whoever stood at the end waited too.
+    FurtherOn,
+}
+
+impl NotKnown {
+    /// The words for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            NotKnown::Nobody => {
+                "nobody was seen to end the wait: it went on when the recording ended, or was over before the sampler came"
+            }
+            NotKnown::Circle => "each waited for the other: a deadlock, until the server broke it",
+            NotKnown::LongChain => "more than 16 stood behind each other",
+            NotKnown::NoWork => "a background process had no work yet, or no longer, when it was looked at",
+            NotKnown::FurtherOn => "who was waited for waited too, and nobody was seen to end that",
+        }
+    }
+
+    /// Of a part of the time of a session.
+    pub(super) fn of(waiter: SessionId, part: &Divided<'_>) -> Option<NotKnown> {
+        if part.kind != CauseKind::Unknown {
+            return None;
+        }
+        Some(match part.chain.last() {
+            None => NotKnown::Nobody,
+            Some(_) if part.chain.iter().any(|link| link.session == waiter) => NotKnown::Circle,
+            Some(_) if part.chain.len() >= LONGEST_CHAIN => NotKnown::LongChain,
+            Some(last) if last.wait_class == ACTIVITY => NotKnown::NoWork,
+            Some(_) => NotKnown::FurtherOn,
+        })
+    }
+}
+
+/// Reasons and their nanoseconds, that with the most first.
+pub(super) fn sorted(sums: BTreeMap<NotKnown, u128>) -> Vec<(NotKnown, u128)> {
+    let mut sums = Vec::from_iter(sums);
+    sums.sort_by_key(|(why, ns)| (std::cmp::Reverse(*ns), *why));
+    sums
+}
