@@ -16,6 +16,7 @@ import urllib.parse
 from store_engines import ENGINES
 
 QUERIES = pathlib.Path(__file__).parent.parent / "queries"
+DASHBOARD = pathlib.Path(__file__).parent.parent / "dashboards/grafana-store.json"
 VIEWS = ("recordings", "activity", "counters", "sessions", "statements", "stacks", "time_spent")
 STATES = {
     "user_ns": "user",
@@ -102,6 +103,8 @@ class Comparison:
         self.top_statements()
         self.changed_hosts()
         self.regressed_statements()
+        if self.engine.name == "ClickHouse":
+            self.dashboard()
         rows = self.every_row_once()
         self.only_named_partitions()
         if not self.engine.is_far:
@@ -242,6 +245,62 @@ class Comparison:
                 # On all hosts together it is that of those that count.
                 said = per_transaction.get(host or "db1", {}).get(text)
                 self.close(f"{text} on '{host}' {name} by transaction", row[f"ms_per_transaction_{name}"], said and said[day])
+
+    # Grafana's dashboard: what it asks, with its macros as the plugin writes them.
+    def dashboard(self):
+        board = json.loads(DASHBOARD.read_text())
+        sql = {panel["title"]: panel["targets"][0]["rawSql"] for panel in board["panels"]}
+        begin, end = day_begin(self.days[0]), day_begin(self.days[-1]) + 86400
+        step = 3600
+        hosts = ", ".join("'" + host.replace("\\", "\\\\").replace("'", "\\'") + "'" for host in self.reports)
+
+        def expanded(query, begin):
+            for macro, text in (("$__fromTime", f"toDateTime({int(begin)})"), ("$__toTime", f"toDateTime({int(end)})"),
+                                ("$__interval_s", str(step)), ("${host:sqlstring}", hosts)):
+                query = query.replace(macro, text)
+            self.same("macros that nobody has expanded", "$" in query, False)
+            return query
+
+        choices = [of["query"] for of in board["templating"]["list"] if of["name"] == "host"]
+        found = [row["host"] for row in self.engine.rows(expanded(choices[0], begin))]
+        self.same("hosts to choose from", sorted(found), sorted(self.reports))
+
+        ledgers = {host: self.ledger(report) for host, report in self.reports.items()}
+        total = {host: sum(sum(cells.values()) for cells in ledger.values()) / 1e9 for host, ledger in ledgers.items()}
+        queued = sum(cells["runnable_ns"] for ledger in ledgers.values() for cells in ledger.values()) / 1e9
+        answers = {title: self.engine.rows(expanded(query, begin)) for title, query in sql.items()}
+        for title, rows in answers.items():
+            if title.startswith("Average active sessions"):
+                self.close(title, sum(row["sessions"] for row in rows) * step, sum(total.values()))
+            elif title.startswith("Sessions that wait for a CPU"):
+                self.close(title, sum(row["sessions"] for row in rows) * step, queued)
+            elif title.startswith("Where DB time went"):
+                self.close(title, sum(row["total"] for row in rows), sum(total.values()))
+            elif title.startswith("Statements"):
+                said = [(str(row["statement"]), row["text"], row["hosts"], ns(row["seconds"])) for row in self.query("top_statements")]
+                shown = [(row["query"], row["hosts"], ns(row["seconds"])) for row in rows]
+                self.same(title, sorted(shown), sorted((query, hosts, spent) for query, _, hosts, spent in said))
+                self.same("texts", {row["query"] for row in rows if row["text"]}, {query for query, text, *_ in said if text})
+            elif title.startswith("Hosts"):
+                until = {}
+                for host, _, _, last in self.dbtime.recordings:
+                    until[host] = max(until.get(host, 0), last)
+                self.same(title, sorted(row["host"] for row in rows), sorted(until))
+                for row in rows:
+                    self.same(f"end of {row['host']}", abs(seconds(row["recorded_until"] + "Z") - until[row["host"]]) < 1, True)
+            else:
+                self.same("panels that are checked", title, "")
+        by_host = "Average active sessions by host"
+        for host, spent in total.items():
+            of_host = sum(row["sessions"] for row in answers[by_host] if row["series"] == host)
+            self.close(f"{by_host}: {host}", of_host * step, spent)
+        if not self.engine.is_far:
+            # The least of two: what is read to list names is read once in a while only.
+            of_both, of_one = (
+                min(self.engine.files_read(expanded(sql[by_host], day)) for _ in range(2))
+                for day in (begin, day_begin(self.days[-1]))
+            )
+            self.same("fewer files for one day", of_one < of_both, True)
 
     # Every row once, each with what its ids stand for.
     def every_row_once(self):
