@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{
-    Recorded, Recorder, SampledSum, Server, Session, builds, distribution, needs_recording, sampling_error,
-    say,
+    Recorded, Recorder, SampledSum, Server, Session, distribution, every_version, needs_recording,
+    sampling_error, say,
 };
 
 /// How they begin when they are normalised, and two of each, with literals that nobody may find in a recording.
@@ -62,12 +62,6 @@ const TEXTS: [&str; 24] = [
     "ANALYZE c",
 ];
 
-fn servers() -> Vec<Server> {
-    let mut servers = builds(&[]);
-    servers.push(distribution());
-    servers
-}
-
 fn without_ids(server: &Server) -> Cluster {
     let options = Options::default()
         .set("compute_query_id", "off")
@@ -94,7 +88,7 @@ fn time_by_fingerprint_is_the_servers_in_every_version_and_tier() {
     needs_recording!();
     let mut ids: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     let mut sums: BTreeMap<(&str, &str), SampledSum> = BTreeMap::new();
-    for server in servers() {
+    for server in every_version() {
         let cluster = without_ids(&server);
         let mut session = Session::connect_with(&cluster, "-c synchronous_commit=off -c log_duration=on");
         let recorders = [
@@ -156,7 +150,7 @@ fn time_by_fingerprint_is_the_servers_in_every_version_and_tier() {
 #[test]
 fn what_is_one_statement_to_the_server_has_one_fingerprint() {
     needs_recording!();
-    for server in servers() {
+    for server in every_version() {
         let cluster = without_ids(&server);
         let [mut with_ids, mut asks] = std::array::from_fn(|_| Session::connect(&cluster));
         with_ids.run("SET compute_query_id = on");
