@@ -22,6 +22,7 @@ mod exact_latencies;
 mod exact_reads;
 mod exact_statements;
 mod exploding_stacks;
+mod fingerprint_texts;
 mod fingerprints;
 mod first_minute;
 mod hanging;

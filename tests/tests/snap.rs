@@ -1,4 +1,4 @@
-//! `dbtime snap`: against what the kernel says of the process, against the client's clock, and against what the server counts.
+//! `dbtime snap`: against what the kernel says of the process, and against the client's clock. What is only counted is in `snap_counts`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use serde_json::Value;
 const TIERS: [&[&str]; 4] = [&[], &["--exact"], &["--exact=calls"], &["--collector", "proc"]];
 
 /// What /proc says of a process, by the names that it has there: of /proc/PID/status, io and stat.
-fn counts(pid: u32) -> BTreeMap<String, f64> {
+pub(crate) fn counts(pid: u32) -> BTreeMap<String, f64> {
     let read =
         |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).expect("the process lives");
     let mut counts = BTreeMap::new();
@@ -58,7 +58,7 @@ const NAP: f64 = 0.02;
 const NAPS: u32 = 20;
 
 /// Reads, writes, faults, switches. Gives back the seconds that its naps took by the client's clock.
-fn work(session: &mut Session) -> f64 {
+pub(crate) fn work(session: &mut Session) -> f64 {
     session.run("DROP TABLE IF EXISTS snapped");
     session.run("CREATE TABLE snapped AS SELECT n, repeat('x', 500) t FROM generate_series(1, 5000) n");
     session.run("SELECT count(*) FROM snapped WHERE t LIKE '%y%'");
@@ -206,47 +206,6 @@ fn waits_are_counted(tier: &[&str], found: &Value, naps: f64) {
 }
 
 #[test]
-fn what_a_session_did_that_came_and_went_is_not_lost() {
-    needs_recording!();
-    let cluster = distribution().start(Options::default());
-    Session::connect(&cluster).run("CREATE ROLE passer LOGIN SUPERUSER");
-    let snapping = Snapping::start(&cluster, &["end", "1", "user=passer"]);
-    let mut truth = BTreeMap::new();
-    for _ in 0..3 {
-        let mut passer = Session::connect_as(&cluster, "passer", "postgres");
-        work(&mut passer);
-        passer.wait_until_idle();
-        truth.insert(passer.pid(), counts(passer.pid()));
-        drop(passer);
-    }
-    let snapshots = snapping.stop();
-    let found: Vec<&Value> = snapshots[0]["sessions"]
-        .as_array()
-        .expect("sessions")
-        .iter()
-        .collect();
-    assert_eq!(found.len(), 3, "{snapshots:#?}");
-    for (pid, counts) in truth {
-        let found = session(&snapshots[0], pid).expect("the session");
-        for name in [
-            "rchar",
-            "syscr",
-            "wchar",
-            "write_bytes",
-            "voluntary_ctxt_switches",
-        ] {
-            let told = growth(found, "STAT", name);
-            // What its end takes comes on top.
-            assert!(
-                told >= counts[name] && told < counts[name] * 1.05 + 100_000.0,
-                "{pid}: {name}: {told}, and {} before its end",
-                counts[name]
-            );
-        }
-    }
-}
-
-#[test]
 fn one_snapshot_follows_the_other_without_a_gap_and_who_is_chosen() {
     needs_recording!();
     let cluster = distribution().start(Options::default());
@@ -290,34 +249,6 @@ fn one_snapshot_follows_the_other_without_a_gap_and_who_is_chosen() {
         "{background:?}"
     );
     assert_eq!(types("wait=WalWriterMain"), ["walwriter"]);
-}
-
-#[test]
-fn a_recording_with_statistics_shows_the_same_and_one_without_says_so() {
-    needs_recording!();
-    let cluster = distribution().start(Options::default());
-    let mut worker = Session::connect(&cluster);
-    work(&mut worker);
-    for (arguments, has_them) in [(&["--statistics"][..], true), (&[], false)] {
-        let recorder = dbtime_tests::Recorder::server(&cluster, arguments);
-        let before = counts(worker.pid());
-        work(&mut worker);
-        worker.wait_until_idle();
-        let after = counts(worker.pid());
-        std::thread::sleep(Duration::from_millis(100));
-        let recorded = recorder.stop();
-        let snapshot = recorded.json(&["--snapshot"]);
-        let found = session(&snapshot, worker.pid()).expect("the session");
-        let told = growth(found, "STAT", "syscr");
-        let text = recorded.text(&["--snapshot"]);
-        if has_them {
-            assert_eq!(told, after["syscr"] - before["syscr"]);
-            assert!(text.contains("syscr") && !text.contains("--statistics"), "{text}");
-        } else {
-            assert_eq!(told, 0.0);
-            assert!(text.contains("--statistics"), "{text}");
-        }
-    }
 }
 
 #[test]
