@@ -70,8 +70,9 @@ UNTIMED := dbtime-model dbtime-import dbtime-report dbtime-store dbtime-untimed-
 TIMED := --workspace $(UNTIMED:%=--exclude %)
 # Files of tests/tests that mostly wait, and hold nothing to a clock or to what the whole host does: three of their tests run at once.
 # A new file is none of them.
-WAITING := agent bad_input debuginfod demo duckdb first_minute hanging heavy_locks iolat lifecycle marks metrics privileges relations \
-	rotation safety server_statistics statement_counts throwaway top wait_events
+WAITING := agent bad_input command_counts debuginfod demo duckdb fingerprint_texts first_minute hanging heavy_locks iolat \
+	lifecycle marks metrics open_waits privileges relations rotation safety server_statistics snap_counts statement_counts \
+	statement_texts throwaway top wait_events
 
 # All packages are built at once, and each selection below has the tests' PostgreSQL client: without it a crate that serde is made
 # with has other features, and every dependency would be compiled a second time. What the tests use besides is fetched meanwhile.

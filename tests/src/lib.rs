@@ -70,7 +70,7 @@ pub use report::{DatabaseView, LedgerRow, Quality, Report, ReportSession};
 pub use sampling::{SampledSum, sampling_error};
 pub use screen::Screen;
 pub use seen::{MISSED_SWITCH, assert_seen};
-pub use servers::{Server, builds, distribution};
+pub use servers::{Server, builds, distribution, every_version};
 pub use session::{Life, Session, Truth};
 pub use slow_disk::SlowDisk;
 pub use stand_in::{StandIn, WaitTruth, event};

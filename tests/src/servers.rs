@@ -90,6 +90,19 @@ pub fn builds(majors: &[u32]) -> Vec<Server> {
     majors.iter().filter_map(|&major| build(major)).collect()
 }
 
+/// One server of every major version: the distribution's, and a build without frame pointers of each other one. What a version lays out
+/// in its memory does not depend on who built it.
+pub fn every_version() -> Vec<Server> {
+    let distribution = distribution();
+    let others: Vec<u32> = MAJORS
+        .into_iter()
+        .filter(|major| *major != distribution.major)
+        .collect();
+    let mut servers = builds(&others);
+    servers.push(distribution);
+    servers
+}
+
 fn build(major: u32) -> Option<Server> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{
-    Recorded, Recorder, Session, SlowDisk, Stopped, assert_close, builds, causes, dbtime, distribution,
-    needs_recording, number, pgbench, say, schedstat,
+    Recorded, Recorder, Session, SlowDisk, Stopped, assert_close, causes, dbtime, distribution,
+    every_version, needs_recording, number, pgbench, say, schedstat,
 };
 use serde_json::Value;
 
@@ -149,9 +149,7 @@ fn a_chain_of_sessions_leads_to_its_root_and_the_server_agrees() {
 #[test]
 fn what_the_holder_does_meanwhile_is_named_in_every_version() {
     needs_recording!();
-    let mut servers = builds(&[]);
-    servers.push(distribution());
-    for server in servers {
+    for server in every_version() {
         let cluster = server.start(Options::default().set("compute_query_id", "on"));
         let [mut holder, mut waiter] = std::array::from_fn(|_| Session::connect(&cluster));
         let holder_pid = holder.pid();

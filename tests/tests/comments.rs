@@ -14,7 +14,7 @@ use dbtime_tests::{
 use postgres::{Client, Config, NoTls};
 
 /// How long the sessions of a recording work.
-const WORK: Duration = Duration::from_secs(8);
+const WORK: Duration = Duration::from_secs(5);
 /// The server's clock of a statement begins when it has come, and ends before the server says that it is idle, seconds.
 const AROUND: f64 = 0.000_1;
 /// Without programs in the kernel a session is found so late, seconds.

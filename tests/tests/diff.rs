@@ -132,20 +132,6 @@ fn what_was_changed_in_queries_and_settings_is_found() {
         cluster.psql(sql).expect("it works");
     };
 
-    let lookup = "\\set id random(1, 20000)\nSELECT v FROM n WHERE id = :id;";
-    sql("CREATE INDEX i ON n (id)");
-    let good = record(&cluster, 2, lookup);
-    sql("DROP INDEX i");
-    let bad = record(&cluster, 2, lookup);
-    let scan = [
-        "SeqScan",
-        "SeqNext",
-        "heap_getnextslot",
-        "heapgettup",
-        "heapgetpage",
-    ];
-    assert_named("a missing index", &good, &bad, &scan);
-
     let good = record(&cluster, 2, "SELECT sum(v) FROM n;");
     let bad = record(&cluster, 2, "SELECT sum(exp(v / 20000)) FROM n;");
     let slow = ["exp_var", "numeric_exp", "mul_var", "div_var"];
@@ -236,27 +222,6 @@ impl Drop for Evicting {
     }
 }
 
-#[test]
-fn reads_that_leave_the_page_cache_are_found() {
-    needs_recording!();
-    let cluster = cluster(Options::default().set("shared_buffers", "1MB"));
-    numbers(&cluster, 400_000);
-    for sql in ["CREATE INDEX i ON n (id)", "CHECKPOINT"] {
-        cluster.psql(sql).expect("it works");
-    }
-    let relation = cluster
-        .psql("SELECT pg_relation_filepath('n')")
-        .expect("it works");
-    let files = vec![cluster.data_dir().join(relation.trim())];
-    let lookup = "\\set id random(1, 400000)\nSELECT v FROM n WHERE id = :id;";
-    page_cache::warm(&files).expect("files of a server of our own");
-    let good = record(&cluster, 2, lookup);
-    let evicting = Evicting::start(files);
-    let bad = record(&cluster, 2, lookup);
-    drop(evicting);
-    assert_named("uncached reads", &good, &bad, &["IO:DataFileRead"]);
-}
-
 /// A server that knows its statements, with two tables of numbers.
 fn cluster_with_statements(options: Options, rows: u32) -> Cluster {
     let cluster = cluster(
@@ -326,6 +291,14 @@ fn of_two_statements_the_one_that_lost_its_index_is_named() {
     let bad = record_for(&cluster, 2, script, LONGER);
     let (same, bad_ms) = witness(&cluster, slowed);
     assert_eq!(id, same);
+    let scan = [
+        "SeqScan",
+        "SeqNext",
+        "heap_getnextslot",
+        "heapgettup",
+        "heapgetpage",
+    ];
+    assert_named("a missing index", &good, &bad, &scan);
     let (sentence, statement) = assert_statement("an index less", &good, &bad, &id);
     assert!(
         sentence.contains("more per transaction") && sentence.contains("CPU"),
@@ -370,6 +343,7 @@ fn of_two_statements_the_one_whose_reads_come_from_the_device_now_is_named() {
     let evicting = Evicting::start(files);
     let bad = record_for(&cluster, 2, script, LONGER);
     drop(evicting);
+    assert_named("uncached reads", &good, &bad, &["IO:DataFileRead"]);
     let (sentence, _) = assert_statement("reads of one table", &good, &bad, &id);
     // On a busy host who has read from the device waits for a CPU then, longer than for the device.
     let is_mostly_queued = sentence.contains("IO:DataFileRead, runnable");

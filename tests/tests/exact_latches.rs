@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{
-    KernelObjects, Looking, Session, assert_between, assert_close, builds, children, dbtime, distribution,
-    needs_recording, number, say, server_with_hold, stolen,
+    KernelObjects, Looking, Session, assert_between, assert_close, children, dbtime, distribution,
+    every_version, needs_recording, number, say, server_with_hold, stolen,
 };
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ fn told(session: &mut Session, sql: &str) -> f64 {
 #[test]
 fn every_use_is_counted_and_timed_as_by_the_clocks_of_who_did_it_in_every_version() {
     needs_recording!();
-    for build in builds(&[]).into_iter().chain([distribution()]) {
+    for build in every_version() {
         let cluster = server_with_hold(&build, Options::default());
         let (mut holder, mut waiter) = (Session::connect(&cluster), Session::connect(&cluster));
         for session in [&mut holder, &mut waiter] {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{
-    Recorder, Server, Session, assert_between, assert_close, builds, dbtime, distribution, needs_recording,
-    number, say, stolen,
+    Recorder, Server, Session, assert_between, assert_close, builds, dbtime, distribution, every_version,
+    needs_recording, number, say, stolen,
 };
 use serde_json::Value;
 
@@ -201,7 +201,7 @@ fn conflict(one: &str, other: &str) -> bool {
 #[test]
 fn all_locks_are_those_of_pg_locks_in_every_version() {
     needs_recording!();
-    for build in builds(&[]).into_iter().chain([distribution()]) {
+    for build in every_version() {
         let mut scene = Scene::of(&build);
         let (directory, name) = (scene.directory(), &build.name);
         let before = scene.by_server();

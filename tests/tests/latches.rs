@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use dbtime::throwaway::Options;
 use dbtime_tests::{
-    Recorded, Recorder, Session, assert_between, assert_close, builds, dbtime, distribution, needs_recording,
-    number, say, server_with_hold, wait_for_state,
+    Recorded, Recorder, Session, assert_between, assert_close, builds, dbtime, distribution, every_version,
+    needs_recording, number, say, server_with_hold, wait_for_state,
 };
 use serde_json::Value;
 
@@ -56,7 +56,7 @@ fn seconds(latch: &Value, field: &str) -> f64 {
 fn who_holds_a_lock_alone_is_true_to_its_own_clock_in_every_version() {
     needs_recording!();
     let (mut naps_found, mut naps, mut stolen) = (0.0, 0.0, 0.0);
-    for build in builds(&[]).into_iter().chain([distribution()]) {
+    for build in every_version() {
         let cluster = server_with_hold(&build, Options::default());
         let (mut sleeper, mut runner) = (Session::connect(&cluster), Session::connect(&cluster));
         for session in [&mut sleeper, &mut runner] {
@@ -194,7 +194,7 @@ fn who_waits_and_who_shares_are_told_apart() {
 #[test]
 fn every_flush_of_the_log_holds_its_lock_in_every_version() {
     needs_recording!();
-    for build in builds(&[]).into_iter().chain([distribution()]) {
+    for build in every_version() {
         let options = Options::default().set("autovacuum", "off").set("fsync", "on");
         let cluster = build.start(options);
         cluster.psql("CREATE TABLE t (a int)").expect("a table");
@@ -240,7 +240,7 @@ fn every_flush_of_the_log_holds_its_lock_in_every_version() {
 #[test]
 fn partitions_have_numbers() {
     needs_recording!();
-    for build in builds(&[]).into_iter().chain([distribution()]) {
+    for build in every_version() {
         let options = Options::default()
             .set("shared_buffers", "1MB")
             .set("autovacuum", "off");

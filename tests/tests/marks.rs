@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dbtime::throwaway::{Cluster, Options};
-use dbtime_tests::{Recorded, Recorder, Server, Session, builds, distribution, needs_recording, number, say};
+use dbtime_tests::{Recorded, Recorder, Server, Session, every_version, needs_recording, number, say};
 
 /// A mark, or what the log says, in seconds since the epoch.
 #[derive(Debug, Clone)]
@@ -212,7 +212,7 @@ fn checkpoints_and_autovacuum_are_marked_when_the_log_says_they_were_in_every_ve
     needs_recording!();
     // They do little else than wait.
     std::thread::scope(|scope| {
-        for build in builds(&[]).into_iter().chain([distribution()]) {
+        for build in every_version() {
             scope.spawn(move || of_one_server(&build));
         }
     });

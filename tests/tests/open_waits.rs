@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{
-    Recorded, Recorder, Session, assert_close, builds, distribution, needs_recording, number, pgbench, say,
+    Recorded, Recorder, Session, assert_close, distribution, every_version, needs_recording, number, pgbench,
+    say,
 };
 use serde_json::Value;
 
@@ -47,9 +48,7 @@ fn share(of: &BTreeMap<(u64, String), f64>, pid: u32, kind: &str) -> f64 {
 #[test]
 fn who_has_the_lock_is_named_in_every_version_though_nobody_ends_the_wait() {
     needs_recording!();
-    let mut servers = builds(&[]);
-    servers.push(distribution());
-    for server in servers {
+    for server in every_version() {
         let cluster = server.start(Options::default().set("max_prepared_transactions", "5"));
         scene(&cluster);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{
-    Looking, Recorder, Server, Session, assert_between, builds, distribution, needs_recording, number, say,
+    Looking, Recorder, Server, Session, assert_between, every_version, needs_recording, number, say,
     server_with_hold, stolen,
 };
 use serde_json::Value;
@@ -179,7 +179,7 @@ fn a_lock_is_that_of_the_page_that_was_locked_in_every_version() {
     needs_recording!();
     // They do little else than wait.
     std::thread::scope(|scope| {
-        for build in builds(&[]).into_iter().chain([distribution()]) {
+        for build in every_version() {
             scope.spawn(move || of_one_server(&build));
         }
     });

@@ -6,8 +6,8 @@ use std::time::Duration;
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_model::{Frame, PLPGSQL, StackId, State, stack_id};
 use dbtime_tests::{
-    Recorded, Recorder, Server, Session, assert_close, builds, distribution, needs_recording, number,
-    sampling_error, say,
+    Recorded, Recorder, Server, Session, assert_close, builds, distribution, every_version, needs_recording,
+    number, sampling_error, say,
 };
 
 const RATE_HZ: f64 = 99.0;
@@ -102,7 +102,7 @@ fn seen(recorded: &Recorded, pid: u32) -> String {
 #[test]
 fn functions_and_lines_have_their_time_in_every_version() {
     needs_recording!();
-    for build in builds(&[]).into_iter().chain([distribution()]) {
+    for build in every_version() {
         let cluster = server(&build);
         let mut session = Session::connect(&cluster);
         session.run("SELECT burns(0.01)");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use dbtime::throwaway::{Cluster, Options, Shutdown};
 use dbtime_tests::snapping::{Snapping, growth, session};
 use dbtime_tests::{
-    Server, Session, assert_close, builds, dbtime, distribution, needs_recording, number, say,
+    Server, Session, assert_close, dbtime, distribution, every_version, needs_recording, number, say,
 };
 use serde_json::Value;
 
@@ -49,7 +49,7 @@ fn told(witness: &mut Session, question: &str) -> f64 {
 #[test]
 fn what_the_server_counts_is_told_in_every_version() {
     needs_recording!();
-    for build in builds(&[]).into_iter().chain([distribution()]) {
+    for build in every_version() {
         let cluster = server(&build);
         let mut worker = Session::connect(&cluster);
         let mut witness = Session::connect(&cluster);

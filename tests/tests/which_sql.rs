@@ -1,15 +1,13 @@
 //! Which SQL: time by statement, against what pg_stat_statements says of each.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::time::Instant;
 
-use dbtime::throwaway::{Cluster, Options, SUPERUSER};
+use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{
     Recorded, Recorder, SampledSum, Server, Session, assert_between, assert_close, builds, dbtime,
-    distribution, needs_recording, number, pgbench, sampling_error, say,
+    distribution, every_version, needs_recording, number, pgbench, sampling_error, say,
 };
-use serde_json::Value;
 
 /// Statements of a tenth of a second and more, with a literal that nobody may find in a recording.
 const STATEMENTS: [&str; 5] = [
@@ -94,10 +92,8 @@ fn cpu(recorded: &Recorded) -> BTreeMap<String, f64> {
 #[test]
 fn time_by_statement_is_what_the_server_says_in_every_version() {
     needs_recording!();
-    let mut servers = builds(&[]);
-    servers.push(distribution());
     let mut sums: BTreeMap<String, SampledSum> = BTreeMap::new();
-    for build in servers {
+    for build in every_version() {
         let cluster = server(&build);
         // A commit is not part of what the server counts as execution.
         let mut session = Session::connect_with(&cluster, "-c synchronous_commit=off");
@@ -245,98 +241,17 @@ fn every_sort_of_statement_has_its_time_and_its_cpu() {
     assert!(with_cpu >= 2, "{answer}");
 }
 
-#[test]
-fn a_text_that_the_server_cuts_is_whole_in_every_version() {
-    needs_recording!();
-    let mut servers = builds(&[]);
-    servers.push(distribution());
-    for build in servers {
-        let cluster = build.start(
-            Options::default()
-                .set("compute_query_id", "on")
-                .set("track_activity_query_size", "256"),
-        );
-        let mut session = Session::connect(&cluster);
-        let recorder = Recorder::server(&cluster, &["--text", "full"]);
-        // Where the server cuts there is a character of two bytes.
-        let statement = format!("SELECT pg_sleep(0.3), '{}', 'the end'", "ä".repeat(20_000));
-        session.run(&statement);
-        session.run("SELECT pg_sleep(0.3), 'short'");
-        session.wait_until_idle();
-        let texts: Vec<String> = recorder
-            .stop()
-            .statements()
-            .into_values()
-            .map(|(_, text)| text)
-            .collect();
-        assert!(texts.contains(&statement), "{}: {texts:?}", build.name);
-        let short = "SELECT pg_sleep(0.3), 'short'".to_string();
-        assert!(texts.contains(&short), "{}: {texts:?}", build.name);
-    }
+/// Of all statements with this text: the last of those that were sent at once may have the same mark.
+fn seconds_of(statements: &BTreeMap<String, (f64, String)>, text: &str) -> f64 {
+    let found = statements.values().filter(|(_, found)| found == text);
+    found.map(|(seconds, _)| seconds).sum()
 }
 
 #[test]
-fn texts_are_what_they_are_in_the_encoding_of_their_database() {
+fn of_statements_that_are_sent_at_once_each_has_its_own_text_and_a_long_one_is_whole_in_every_version() {
     needs_recording!();
-    let mut servers = builds(&[14, 18]);
-    servers.push(distribution());
-    // Literals make no other statement, but how many there are does.
-    let statement = |literals: usize, text: &str| {
-        let literals = format!(", '{text}'").repeat(literals);
-        format!("SELECT pg_sleep(0.3){literals}")
-    };
-    for build in servers {
-        let cluster = build.start(Options::default().set("compute_query_id", "on"));
-        let recorder = Recorder::server(&cluster, &["--text", "full"]);
-        let mut sent = Vec::new();
-        for (encoding, text) in [
-            ("UTF8", "é ю あ"),
-            ("LATIN1", "é"),
-            ("LATIN9", "œuvre à 1 €"),
-            ("WIN1252", "“é”"),
-            ("KOI8R", "дата"),
-            ("EUC_JP", "日本語"),
-            // No encoding: what a client sends.
-            ("SQL_ASCII", "é ю あ"),
-        ] {
-            let name = encoding.to_lowercase();
-            cluster
-                .psql(&format!(
-                    "CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0 LOCALE 'C'"
-                ))
-                .expect("a database");
-            let mut session = Session::connect_as(&cluster, SUPERUSER, &name);
-            // One that the server shows in full, and one that it cuts.
-            for text in [text, &text.repeat(300)] {
-                let statement = statement(sent.len() + 1, text);
-                session.run(&statement);
-                sent.push((encoding, statement));
-            }
-            session.wait_until_idle();
-        }
-        let texts: Vec<String> = recorder
-            .stop()
-            .statements()
-            .into_values()
-            .map(|(_, text)| text)
-            .collect();
-        for (encoding, statement) in sent {
-            assert!(
-                texts.contains(&statement),
-                "{}, {encoding}: {statement}: {texts:?}",
-                build.name
-            );
-        }
-    }
-}
-
-#[test]
-fn of_statements_that_are_sent_at_once_each_has_its_own_text() {
-    needs_recording!();
-    let mut servers = builds(&[]);
-    servers.push(distribution());
     let sent = ["SELECT pg_sleep(0.4)", "SELECT 'ä;', pg_sleep(0.6), $$;$$"].join(" ; /* ; */ ");
-    for build in servers {
+    for build in every_version() {
         let name = &build.name;
         let cluster = build.start(
             Options::default()
@@ -346,6 +261,8 @@ fn of_statements_that_are_sent_at_once_each_has_its_own_text() {
         let mut session = Session::connect(&cluster);
         session.run("PREPARE p AS SELECT pg_sleep(0.5)");
         let recorder = Recorder::server(&cluster, &["--text", "full", "--exact"]);
+        // Who sleeps and is woken may wait for a CPU: by the client's clock it is known by how much all of them together took longer.
+        let begin = Instant::now();
         session.run(&sent);
         // The server cuts it inside of the second.
         session.run(&format!(
@@ -354,40 +271,29 @@ fn of_statements_that_are_sent_at_once_each_has_its_own_text() {
         ));
         // What is executed is another statement, and it is not told where it was prepared.
         session.run("EXECUTE p; SELECT 1");
+        let late = begin.elapsed().as_secs_f64() - (1.0 + 0.3 + 1.0 + 0.5);
+        // Where the server cuts this one there is a character of two bytes.
+        let long = format!("SELECT pg_sleep(0.3), '{}', 'the end'", "ä".repeat(20_000));
+        session.run(&long);
         session.wait_until_idle();
         let statements = recorder.stop().statements();
-        // The last of those that were sent at once may have the same mark.
-        let seconds = |text: &str| -> f64 {
-            let found = statements.values().filter(|(_, found)| found == text);
-            found.map(|(seconds, _)| seconds).sum()
-        };
-        assert_close(name, seconds("SELECT pg_sleep(0.4)"), 0.8, 0.05, 0.02);
+        assert!(seconds_of(&statements, &long) > 0.0, "{name}: {statements:?}");
+        let seconds = |text: &str| seconds_of(&statements, text);
+        let assert_slept =
+            |found: f64, seconds: f64| assert_between(name, found, seconds, seconds + late, 0.05, 0.02);
+        assert_slept(seconds("SELECT pg_sleep(0.4)"), 0.8);
         // From 18 on the place of a statement does not begin with the comment before it.
         let of_second = statements
             .values()
             .find(|(_, text)| text.ends_with("SELECT 'ä;', pg_sleep(0.6), $$;$$"));
         let (of_second, text) = of_second.unwrap_or_else(|| panic!("{name}: {statements:#?}"));
         assert!(!text.contains("0.4"), "{name}: {text}");
-        assert_close(name, *of_second, 1.2, 0.05, 0.02);
+        assert_slept(*of_second, 1.2);
         let first = format!("SELECT '{}', 1, pg_sleep(0.3)", "x".repeat(200));
-        assert_close(name, seconds(&first), 0.3, 0.05, 0.02);
+        assert_slept(seconds(&first), 0.3);
         let of_prepared = seconds("[one of these] EXECUTE p; SELECT 1");
-        assert_close(name, of_prepared, 0.5, 0.05, 0.02);
+        assert_slept(of_prepared, 0.5);
     }
-}
-
-#[test]
-fn a_fingerprint_is_that_of_all_statements_that_are_sent_at_once() {
-    needs_recording!();
-    let cluster = distribution().start(Options::default().set("compute_query_id", "off"));
-    let mut session = Session::connect(&cluster);
-    let recorder = Recorder::server(&cluster, &["--text", "full"]);
-    let sent = "SELECT pg_sleep(0.3); SELECT 'second', pg_sleep(0.3)";
-    session.run(sent);
-    session.wait_until_idle();
-    let statements = recorder.stop().statements();
-    let is_there = statements.values().any(|(_, text)| text == sent);
-    assert!(is_there, "{statements:#?}");
 }
 
 #[test]
@@ -402,11 +308,13 @@ fn time_can_be_grouped_and_filtered_by_statement() {
     session.wait_until_idle();
     let recorded = recorder.stop();
     let truth = truth(&cluster);
-    let sleeper = |seconds: f64| {
-        let found = truth.iter().find(|(_, of)| (**of - seconds).abs() < 0.05);
-        found.expect("it was executed").0.clone()
+    // The first one was executed twice, and slept three times as long: on a busy host, too, it is the longer one.
+    let mut sleepers: Vec<(f64, String)> = truth.into_iter().map(|(id, seconds)| (seconds, id)).collect();
+    sleepers.retain(|(seconds, _)| *seconds > 0.15);
+    sleepers.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let [(of_first, first), (of_second, second)] = &sleepers[..] else {
+        panic!("two statements sleep: {sleepers:?}")
     };
-    let (first, second) = (sleeper(0.6), sleeper(0.2));
 
     let report = recorded.json(&["--by", "query,wait"]);
     let of = |id: &str, wait: &str| -> f64 {
@@ -416,20 +324,27 @@ fn time_can_be_grouped_and_filtered_by_statement() {
             .filter(|row| row["group"]["query"] == id && row["group"]["wait"] == wait);
         rows.map(|row| number(&row["total_ns"]) / 1e9).sum()
     };
-    assert_close("first, s", of(&first, "Timeout:PgSleep"), 0.6, 0.02, 0.0);
-    assert_close("second, s", of(&second, "Timeout:PgSleep"), 0.2, 0.02, 0.0);
+    // The server's time has that of its own work in it, and of a session that is woken and gets no CPU.
+    assert_close("first, s", of(first, "Timeout:PgSleep"), *of_first, 0.02, 0.005);
+    assert_close(
+        "second, s",
+        of(second, "Timeout:PgSleep"),
+        *of_second,
+        0.02,
+        0.005,
+    );
     // Nobody executes anything while waiting for the client.
-    assert_eq!(of(&first, "Client:ClientRead"), 0.0);
+    assert_eq!(of(first, "Client:ClientRead"), 0.0);
 
-    let only = recorded.json(&["--query", &second]);
+    let only = recorded.json(&["--query", second]);
     assert_close(
         "only the second, s",
         number(&only["db_time_ns"]) / 1e9,
-        0.2,
+        *of_second,
         0.05,
         0.0,
     );
-    let text = recorded.text(&["--query", &second]);
+    let text = recorded.text(&["--query", second]);
     assert!(text.contains(&format!("Only query {second}")), "{text}");
     assert!(
         text.contains("'second'"),
@@ -439,87 +354,17 @@ fn time_can_be_grouped_and_filtered_by_statement() {
     let path = recorded.path.to_str().expect("a plain path");
     dbtime(&["report", path, "--query", "4711"])
         .expect_code(1)
-        .expect_stderr(&["no time in query 4711", &first]);
-    dbtime(&["report", path, path, "--compare", "--query", &first])
+        .expect_stderr(&["no time in query 4711", first]);
+    dbtime(&["report", path, path, "--compare", "--query", first])
         .expect_code(2)
         .expect_stderr(&["--query"]);
 }
 
-/// Statements that the server tells apart, whatever their literals.
-const OF_ONE: &str = "SELECT count(*) FROM pg_class";
-const OF_OTHERS: &str = "SELECT max(oid) FROM pg_proc";
-
-#[test]
-fn who_connects_has_no_part_in_what_the_session_in_its_place_executed() {
-    needs_recording!();
-    let builds: Vec<Server> = builds(&[]).into_iter().chain([distribution()]).collect();
-    for (build, ids) in builds.iter().flat_map(|build| [(build, "on"), (build, "off")]) {
-        let name = format!("{}, compute_query_id {ids}", build.name);
-        // Few places, which all come round: from 17 on the one that has been free longest is taken.
-        let options = Options::default()
-            .set("compute_query_id", ids)
-            .set("max_connections", "10")
-            .set("autovacuum", "off");
-        let cluster = build.start(options);
-        let exact = Recorder::server(&cluster, &["--exact=calls"]);
-        let sampled = Recorder::server(&cluster, &["-F", "999"]);
-        // By this session the text is known: the others end before anybody can ask them.
-        let mut known = Session::connect(&cluster);
-        for _ in 0..20 {
-            known.run(OF_ONE);
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        let mut others = Vec::new();
-        for number in 0..30 {
-            let is_one = number % 3 == 0;
-            let mut session = Session::connect(&cluster);
-            session.run(if is_one { OF_ONE } else { OF_OTHERS });
-            if !is_one {
-                others.push(session.pid());
-            }
-            let process = PathBuf::from(format!("/proc/{}", session.pid()));
-            drop(session);
-            while process.exists() {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-        for recorded in [exact.stop(), sampled.stop()] {
-            let statements = recorded.statements();
-            let ids: Vec<&String> = statements
-                .iter()
-                .filter(|(_, (_, text))| text.contains("pg_class"))
-                .map(|(id, _)| id)
-                .collect();
-            let answer = recorded.json(&["--by", "session,query"]);
-            let rows = answer["ledger"].as_array().expect("rows").iter();
-            let of_others: Vec<&Value> = rows
-                .filter(|row| {
-                    let [pid, id] =
-                        ["session", "query"].map(|by| row["group"][by].as_str().unwrap_or_default());
-                    let is_other = pid.parse().is_ok_and(|pid| others.contains(&pid));
-                    // What is too short to be sampled is divided as others of its kind were.
-                    let own = number(&row["total_ns"]) - number(&row["pooled_ns"]);
-                    is_other && own > 0.0 && ids.iter().any(|one| *one == id)
-                })
-                .collect();
-            say(&format!(
-                "{name}: {} statements of the one, {} rows of others",
-                ids.len(),
-                of_others.len()
-            ));
-            assert_eq!(ids.len(), 1, "{name}: {statements:?}");
-            assert!(of_others.is_empty(), "{name}: {of_others:?}");
-        }
-    }
-}
-
 /// pg_stat_statements takes the id of a utility statement away when it is first executed; one that was prepared has none from then on.
 #[test]
-fn a_commit_that_was_prepared_has_its_text_in_every_version() {
+fn a_commit_that_was_prepared_has_its_text_in_the_oldest_and_in_the_newest_version() {
     needs_recording!();
-    let mut servers = builds(&[14, 16, 18]);
-    servers.push(distribution());
-    for build in servers {
+    for build in builds(&[14, 18]) {
         let options = Options::default()
             .set("shared_preload_libraries", "pg_stat_statements")
             .set("fsync", "on")
