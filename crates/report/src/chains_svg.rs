@@ -10,7 +10,6 @@ use crate::drawing::{CHARACTER_PX, GRID, INK, PALE_INK, Svg, shortened};
 use crate::group::moment;
 use crate::number::{at_axis, counted, seconds};
 use crate::palette::of_root;
-use crate::product;
 use crate::scan::Period;
 use crate::sums::percent;
 use crate::time_axis::TimeAxis;
@@ -84,7 +83,7 @@ fn activities(chains: &ChainTimeline) -> BTreeMap<RootActivity, u128> {
 fn titles(chains: &ChainTimeline, highest: f64, svg: &mut Svg) {
     let meta = &chains.meta;
     let mut title = "Who was waited for in the end".to_string();
-    let database = product::in_short(&meta.database);
+    let database = meta.database.in_short();
     if !database.is_empty() {
         title += &format!(": {database}");
     }

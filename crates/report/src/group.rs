@@ -254,7 +254,7 @@ pub(crate) fn not_recorded<'a>(
 }
 
 /// Stands for an empty value.
-const NONE: &str = "[none]";
+pub(crate) const NONE: &str = "[none]";
 /// Stands for a value that nobody knows.
 pub(crate) const NOT_KNOWN: &str = "[unknown]";
 
@@ -274,7 +274,7 @@ static NO_COMMENT: CommentRow = CommentRow {
 
 /// Value of one dimension.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Value {
+pub(crate) enum Value {
     Session(SessionId),
     Text(String),
     Wait(Wait),
@@ -284,6 +284,31 @@ enum Value {
     Plan(i64),
     SqlId(u64),
     Second(i64),
+}
+
+impl Value {
+    /// `[none]` stands for an empty value, `[unknown]` for one that nobody knows.
+    pub(crate) fn label(&self, dimensions: &mut Dimensions) -> String {
+        match self {
+            Value::Session(id) => match dimensions.session(*id).pid {
+                0 => NOT_KNOWN.to_string(),
+                pid => pid.to_string(),
+            },
+            Value::Text(text) if text.is_empty() => NONE.to_string(),
+            Value::Text(text) => text.clone(),
+            Value::Wait(wait) => wait.to_string(),
+            Value::State(state) => state.to_string(),
+            Value::Statement(id) => match dimensions.statement(*id) {
+                Some(text) => text.to_string(),
+                None => nameless(*id),
+            },
+            Value::Query(0) => NOT_KNOWN.to_string(),
+            Value::Query(id) => query_id(*id),
+            Value::Plan(id) => plan_label(*id),
+            Value::SqlId(id) => statement_name(*id, dimensions.sql_id(*id), dimensions.hash_value(*id)),
+            Value::Second(us) => moment(*us),
+        }
+    }
 }
 
 /// Values of the dimensions that time is grouped by.
@@ -365,30 +390,16 @@ impl GroupKey {
         })
     }
 
-    /// One text per dimension. `[none]` stands for an empty value, `[unknown]` for one that nobody knows.
-    /// A statement that stands for several has `?` for their literals.
+    /// One text per dimension; a statement that stands for several has `?` for their literals.
     pub(crate) fn labels(&self, alike: &AlikeStatements, dimensions: &mut Dimensions) -> Vec<String> {
         self.0
             .iter()
             .map(|value| match value {
-                Value::Session(id) => match dimensions.session(*id).pid {
-                    0 => NOT_KNOWN.to_string(),
-                    pid => pid.to_string(),
-                },
-                Value::Text(text) if text.is_empty() => NONE.to_string(),
-                Value::Text(text) => text.clone(),
-                Value::Wait(wait) => wait.to_string(),
-                Value::State(state) => state.to_string(),
-                Value::Statement(id) => match dimensions.statement(*id) {
-                    Some(text) if alike.size(*id, dimensions) > 1 => without_literals(text),
-                    Some(text) => text.to_string(),
+                Value::Statement(id) if alike.size(*id, dimensions) > 1 => match dimensions.statement(*id) {
+                    Some(text) => without_literals(text),
                     None => nameless(*id),
                 },
-                Value::Query(0) => NOT_KNOWN.to_string(),
-                Value::Query(id) => query_id(*id),
-                Value::Plan(id) => plan_label(*id),
-                Value::SqlId(id) => statement_name(*id, dimensions.sql_id(*id), dimensions.hash_value(*id)),
-                Value::Second(us) => moment(*us),
+                value => value.label(dimensions),
             })
             .collect()
     }
@@ -404,7 +415,7 @@ pub(crate) fn statement_name(id: u64, sql_id: Option<&str>, hash_value: u64) -> 
 }
 
 /// Stands for a statement of which nothing but its identity is known; 0 = not even that.
-pub(crate) fn nameless(statement: u64) -> String {
+fn nameless(statement: u64) -> String {
     match statement {
         0 => NOT_KNOWN.to_string(),
         id => format!("[statement {}]", query_id(id)),
@@ -422,7 +433,7 @@ pub(crate) fn known_query_id(statement: u64) -> Option<String> {
 }
 
 /// The id of a plan as the database shows it: signed, as a queryid. 0 = none was told.
-pub(crate) fn plan_label(plan: i64) -> String {
+fn plan_label(plan: i64) -> String {
     match plan {
         0 => NO_PLAN.to_string(),
         id => id.to_string(),

@@ -9,7 +9,6 @@ use crate::filter::SECOND_US;
 use crate::group::moment;
 use crate::latency::{HeatMap, HeatMapCell, kind_words};
 use crate::number::{counted, duration, microseconds};
-use crate::product;
 use crate::round_seconds::round_seconds;
 use crate::xml::xml;
 
@@ -199,7 +198,7 @@ fn time_axis(map: &HeatMap, layout: &Layout, svg: &mut Svg) {
         "time since {} UTC, the start of the recording",
         moment(map.meta.start_us)
     );
-    let database = product::in_short(&map.meta.database);
+    let database = map.meta.database.in_short();
     if !database.is_empty() {
         what += &format!("; {database}");
     }

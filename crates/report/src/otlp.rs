@@ -24,7 +24,6 @@ use crate::group::Dimension;
 use crate::lanes;
 use crate::numbered::Numbered;
 use crate::printable::printable;
-use crate::product;
 
 /// Writes a request of profiles.
 pub(crate) struct Otlp;
@@ -286,7 +285,7 @@ fn resource(meta: &Meta) -> Resource {
     };
     let known = [
         ("service.name", service),
-        ("service.version", &product::versions(&meta.database)),
+        ("service.version", &meta.database.versions_in_short()),
         ("db.system.name", system),
         ("host.name", &meta.host.name),
         ("host.arch", &meta.host.arch),

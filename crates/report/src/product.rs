@@ -1,19 +1,8 @@
-//! The database that was recorded, in words: what it was, and what it came back as.
+//! The database that was recorded, in words: what it was, and when it came back as what.
 
 use dbtime_model::recording::DatabaseMeta;
 
 use crate::group::date_and_time;
-
-/// `PostgreSQL 17.2, then 18.1`; empty when it is not known.
-pub(crate) fn in_short(database: &DatabaseMeta) -> String {
-    let named = format!("{} {}", database.product, versions(database));
-    named.trim().to_string()
-}
-
-/// Its versions alone.
-pub(crate) fn versions(database: &DatabaseMeta) -> String {
-    database.versions().collect::<Vec<_>>().join(", then ")
-}
 
 /// `PostgreSQL 17.2, from 12:00:03 on 18.1`: with the time of day, UTC, and the date where that is another one than at this moment.
 pub(crate) fn with_times(database: &DatabaseMeta, start_us: i64) -> String {
@@ -46,7 +35,6 @@ mod tests {
             ..DatabaseMeta::default()
         };
         assert_eq!(with_times(&database, NOON_US), "PostgreSQL 17.2");
-        assert_eq!(in_short(&database), "PostgreSQL 17.2");
         database.later_versions = [(3, "18.1"), (86_400, "18.2")]
             .map(|(s, version)| LaterVersion {
                 from_us: NOON_US + s * 1_000_000,
@@ -58,7 +46,5 @@ mod tests {
             with_times(&database, NOON_US),
             "PostgreSQL 17.2, from 12:00:03 on 18.1, from 2026-10-11 12:00:00 on 18.2"
         );
-        assert_eq!(in_short(&database), "PostgreSQL 17.2, then 18.1, then 18.2");
-        assert_eq!(in_short(&DatabaseMeta::default()), "");
     }
 }

@@ -15,7 +15,6 @@ use crate::folded::{KERNEL_SUFFIX, each_name};
 use crate::group::moment;
 use crate::number::{Amounts, seconds};
 use crate::printable::printable;
-use crate::product;
 use crate::sums::percent;
 
 /// Stands between names while they are sorted: it comes before everything that a name can have in it.
@@ -134,7 +133,7 @@ fn title(folded: &Folded) -> String {
     } else {
         "DB time"
     };
-    let database = product::in_short(&folded.meta.database);
+    let database = folded.meta.database.in_short();
     let mut title = match database.as_str() {
         "" => what.to_string(),
         database => format!("{what} of {database}"),

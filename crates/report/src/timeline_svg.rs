@@ -8,7 +8,6 @@ use crate::drawing::{CHARACTER_PX, GRID, INK, PALE_INK, Svg, shortened};
 use crate::group::{Dimension, moment};
 use crate::number::{Amounts, at_axis, counted, round_step, seconds};
 use crate::palette::{self, CPUS, NOT_KNOWN, OTHER, OTHERS};
-use crate::product;
 use crate::statement_text::one_line;
 use crate::sums::percent;
 use crate::time_axis::TimeAxis;
@@ -99,7 +98,7 @@ pub fn render(timeline: &Timeline) -> String {
 fn titles(timeline: &Timeline, svg: &mut Svg) {
     let meta = &timeline.meta;
     let mut title = format!("{} by {}", timeline.title(), timeline.by);
-    let database = product::in_short(&meta.database);
+    let database = meta.database.in_short();
     if !database.is_empty() {
         title += &format!(": {database}");
     }

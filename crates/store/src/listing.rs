@@ -125,16 +125,12 @@ fn recording(manifest: &Manifest, there: &BTreeMap<&str, u64>) -> RecordingListi
         .filter(is_missing)
         .map(|(path, _)| path)
         .collect();
-    let database = &manifest.meta.database;
-    let versions: Vec<&str> = database.versions().collect();
     RecordingListing {
         recording: manifest.name.recording(),
         start_us: manifest.meta.start_us,
         end_us: manifest.meta.end_us,
         complete: manifest.meta.complete,
-        database: format!("{} {}", database.product, versions.join(", then "))
-            .trim()
-            .to_string(),
+        database: manifest.meta.database.in_short(),
         flight: manifest.meta.collector.flight.clone(),
         rows: manifest
             .files

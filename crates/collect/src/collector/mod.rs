@@ -60,6 +60,19 @@ const LOOK_FOR_TITLE: Duration = Duration::from_millis(5);
 /// A pass that was under way when a session ended has sent what it found after so long at the latest.
 const LATE_SAMPLES_NS: u64 = 50_000_000;
 
+/// What has no room, of which a recording says so once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum NotedOnce {
+    /// Comments of statements.
+    CommentsLeftOut,
+    /// Plans that are told apart.
+    PlansLeftOut,
+    /// Names of files.
+    FilesLeftOut,
+    /// Names of functions that were compiled at run time.
+    CompiledLeftOut,
+}
+
 /// A recording in progress.
 pub struct Collector {
     options: Options,
@@ -80,8 +93,6 @@ pub struct Collector {
     alike: Alike,
     statements: Statements,
     comments: Comments,
-    told_of_comments: bool,
-    told_of_plans: bool,
     symbolizer: Symbolizer,
     /// Where stacks are unwound.
     unwinding: Option<Unwinding>,
@@ -89,10 +100,8 @@ pub struct Collector {
     causes: Option<Causes>,
     /// The exact tier only.
     latencies: Option<Latencies>,
-    /// It has been said that some files have no names.
-    told_of_files: bool,
-    /// It has been said that some compiled functions have none.
-    told_of_compiled: bool,
+    /// What is noted once in a recording, and has been.
+    noted: BTreeSet<NotedOnce>,
     /// In the database's own functions, where they are wanted.
     probes: Option<OracleProbes>,
     /// In the functions that take internal locks and give them back, where they are wanted.
@@ -192,8 +201,9 @@ impl Collector {
             }
             self.repair_after_loss()?;
         }
-        if let (Some(pid), false) = (self.symbolizer.compiled_without_room(), self.told_of_compiled) {
-            self.told_of_compiled = true;
+        if let Some(pid) = self.symbolizer.compiled_without_room()
+            && self.noted.insert(NotedOnce::CompiledLeftOut)
+        {
             self.note(format!(
                 "code compiled at run time: process {pid} has listed more functions than there is room for; later \
                 ones have no names"
@@ -286,10 +296,7 @@ impl Collector {
         self.statements = Statements::new(Instant::now());
         self.notes.retain(|note| note.time_us >= end_us);
         self.comments = Comments::default();
-        self.told_of_comments = false;
-        self.told_of_plans = false;
-        self.told_of_files = false;
-        self.told_of_compiled = false;
+        self.noted.clear();
     }
 
     /// Every id that sessions have which live now: as their application calls itself, they may have several.

@@ -221,6 +221,17 @@ impl DatabaseMeta {
         std::iter::once(self.version.as_str()).chain(later)
     }
 
+    /// The same in words: `17.2, then 18.1`.
+    pub fn versions_in_short(&self) -> String {
+        self.versions().collect::<Vec<_>>().join(", then ")
+    }
+
+    /// Product and versions in words: `PostgreSQL 17.2, then 18.1`; empty when they are not known.
+    pub fn in_short(&self) -> String {
+        let named = format!("{} {}", self.product, self.versions_in_short());
+        named.trim().to_string()
+    }
+
     /// [`DatabaseMeta::statement_ids`]: the server's own.
     pub const QUERY_ID: &'static str = "query_id";
     /// [`DatabaseMeta::statement_ids`]: dbtime's number of the text.
@@ -684,6 +695,25 @@ pub struct CallInFlight {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn product_and_versions_are_named_in_short() {
+        let mut database = DatabaseMeta {
+            product: "PostgreSQL".to_string(),
+            version: "17.2".to_string(),
+            ..DatabaseMeta::default()
+        };
+        assert_eq!(database.in_short(), "PostgreSQL 17.2");
+        database.later_versions = ["18.1", "18.2"]
+            .map(|version| LaterVersion {
+                version: version.to_string(),
+                ..LaterVersion::default()
+            })
+            .to_vec();
+        assert_eq!(database.in_short(), "PostgreSQL 17.2, then 18.1, then 18.2");
+        assert_eq!(database.versions_in_short(), "17.2, then 18.1, then 18.2");
+        assert_eq!(DatabaseMeta::default().in_short(), "");
+    }
 
     #[test]
     fn a_part_of_the_time_has_the_versions_of_its_time() {

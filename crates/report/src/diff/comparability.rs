@@ -8,7 +8,6 @@ use super::side::Side;
 use crate::latency::WaitUnit;
 use crate::load::Source;
 use crate::number::counted;
-use crate::product;
 
 /// Modules that are named in a warning.
 const NAMED: usize = 5;
@@ -56,8 +55,8 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
     }
     warnings.extend(differ(
         "the version of the database",
-        &product::versions(&good.database),
-        &product::versions(&bad.database),
+        &good.database.versions_in_short(),
+        &bad.database.versions_in_short(),
     ));
     let statements_match = good.database.has_fingerprints() == bad.database.has_fingerprints();
     if !statements_match && sides.iter().all(Side::knows_statements) {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use dbtime_model::{LatencyRow, Session, SessionId};
 
 use crate::dimensions::Dimensions;
-use crate::group::{Dimension, NOT_KNOWN, moment, nameless, plan_label, query_id, statement_name};
+use crate::group::{self, Dimension, NONE};
 
 /// Something by which events can be told apart; the words of `--by` with `--latency`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -111,15 +111,10 @@ impl FromStr for LatencyDimension {
 /// Value of one dimension.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Value {
-    Text(String),
-    Session(SessionId),
     Bytes(u64),
     Blocks(u64),
-    Second(i64),
-    Statement(u64),
-    Query(u64),
-    Plan(i64),
-    SqlId(u64),
+    /// As of the time of a session.
+    Of(group::Value),
 }
 
 /// Values of the dimensions that events are grouped by.
@@ -129,24 +124,25 @@ pub(super) struct LatencyKey(Vec<Value>);
 impl LatencyKey {
     /// The group to which a row belongs. `session`: none = it is of none.
     pub(super) fn of(by: &[LatencyDimension], row: &LatencyRow, session: Option<&Session>) -> LatencyKey {
+        let text = |text: &str| Value::Of(group::Value::Text(text.to_string()));
         let value = |dimension: &LatencyDimension| match dimension {
-            LatencyDimension::Name => Value::Text(row.name.to_string()),
-            LatencyDimension::Kind => Value::Text(row.kind.to_string()),
-            LatencyDimension::Device => Value::Text(row.device.to_string()),
-            LatencyDimension::Session => Value::Session(row.session),
+            LatencyDimension::Name => text(&row.name),
+            LatencyDimension::Kind => text(&row.kind),
+            LatencyDimension::Device => text(&row.device),
+            LatencyDimension::Session => Value::Of(group::Value::Session(row.session)),
             LatencyDimension::IoSize => Value::Bytes(row.bytes),
             LatencyDimension::Blocks => Value::Blocks(row.blocks),
-            LatencyDimension::Source => Value::Text(row.source.to_string()),
-            LatencyDimension::File => Value::Text(row.file.to_string()),
-            LatencyDimension::Relation => Value::Text(row.relation.to_string()),
-            LatencyDimension::Second => Value::Second(row.time),
-            LatencyDimension::Of(Dimension::Statement) => Value::Statement(row.statement),
-            LatencyDimension::Of(Dimension::Query) => Value::Query(row.statement),
-            LatencyDimension::Of(Dimension::Plan) => Value::Plan(row.plan),
-            LatencyDimension::Of(Dimension::SqlId) => Value::SqlId(row.statement),
+            LatencyDimension::Source => text(&row.source),
+            LatencyDimension::File => text(&row.file),
+            LatencyDimension::Relation => text(&row.relation),
+            LatencyDimension::Second => Value::Of(group::Value::Second(row.time)),
+            LatencyDimension::Of(Dimension::Statement) => Value::Of(group::Value::Statement(row.statement)),
+            LatencyDimension::Of(Dimension::Query) => Value::Of(group::Value::Query(row.statement)),
+            LatencyDimension::Of(Dimension::Plan) => Value::Of(group::Value::Plan(row.plan)),
+            LatencyDimension::Of(Dimension::SqlId) => Value::Of(group::Value::SqlId(row.statement)),
             LatencyDimension::Of(fact) => {
                 let known = session.and_then(|session| fact.of_session(session));
-                Value::Text(known.unwrap_or_default().to_string())
+                text(known.unwrap_or_default())
             }
         };
         LatencyKey(by.iter().map(value).collect())
@@ -155,7 +151,7 @@ impl LatencyKey {
     /// The second, when it is one of the dimensions.
     pub(super) fn second(&self) -> Option<i64> {
         self.0.iter().find_map(|value| match value {
-            Value::Second(second) => Some(*second),
+            Value::Of(group::Value::Second(second)) => Some(*second),
             _ => None,
         })
     }
@@ -163,24 +159,11 @@ impl LatencyKey {
     /// One text per dimension. `[none]` stands for what does not apply, `[unknown]` for what nobody knows.
     pub(super) fn labels(&self, dimensions: &mut Dimensions) -> Vec<String> {
         let label = |value: &Value| match value {
-            Value::Text(text) if text.is_empty() => "[none]".to_string(),
-            Value::Text(text) => text.clone(),
-            Value::Session(SessionId::RECORDER) => "[none]".to_string(),
-            Value::Session(id) => match dimensions.session(*id).pid {
-                0 => NOT_KNOWN.to_string(),
-                pid => pid.to_string(),
-            },
             Value::Bytes(bytes) => bytes_label(*bytes),
             Value::Blocks(blocks) => blocks_label(*blocks),
-            Value::Second(us) => moment(*us),
-            Value::Query(0) => NOT_KNOWN.to_string(),
-            Value::Query(id) => query_id(*id),
-            Value::Plan(id) => plan_label(*id),
-            Value::Statement(id) => match dimensions.statement(*id) {
-                Some(text) => text.to_string(),
-                None => nameless(*id),
-            },
-            Value::SqlId(id) => statement_name(*id, dimensions.sql_id(*id), dimensions.hash_value(*id)),
+            // What was seen on the host is of no session.
+            Value::Of(group::Value::Session(SessionId::RECORDER)) => NONE.to_string(),
+            Value::Of(value) => value.label(dimensions),
         };
         self.0.iter().map(label).collect()
     }

@@ -5,7 +5,6 @@ use super::{diff_causes, diff_executions, header};
 use crate::diff::{Change, Diff, LatencyChange, Place, StatementChange, Verdict, amount};
 use crate::group::{moment, query_id};
 use crate::number::{Amounts, duration, seconds};
-use crate::product;
 use crate::server_start::start_of_server;
 use crate::statement_text::cell;
 use crate::work::WorkUnit;
@@ -62,7 +61,7 @@ pub(super) fn head(diff: &Diff, first_line: FirstLine, page: &mut Page) {
     page.line("");
     for (side, name) in diff.sides.iter().zip(["GOOD", "BAD"]) {
         let how = side.fidelity.map_or("none", |fidelity| fidelity.as_str());
-        let database = product::in_short(&side.meta.database);
+        let database = side.meta.database.in_short();
         let when = match side.meta.collector.clock {
             Clock::Utc => format!(
                 ", {} UTC, {}",

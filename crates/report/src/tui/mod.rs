@@ -39,7 +39,6 @@ pub use views::{View, table};
 use crate::filter::SECOND_US;
 use crate::group::{date_and_time, moment};
 use crate::number::counted;
-use crate::product;
 use pen::{line, plain, width, write, write_right};
 
 /// Columns that have room for a date.
@@ -204,7 +203,7 @@ fn header(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
         bold.add_modifier(Modifier::REVERSED),
     );
     let room = area.width.saturating_sub(mode_columns + 1);
-    let mut server = plain(&product::in_short(&meta.database));
+    let mut server = plain(&meta.database.in_short());
     for (word, text) in [
         ("", &meta.database.target),
         ("on ", &meta.host.name),
