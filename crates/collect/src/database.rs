@@ -332,6 +332,11 @@ pub(crate) trait Database {
     /// recorded. None: it is not asked.
     fn settle_who_tells_statements(&mut self, _asked_for: Option<Texts>) {}
 
+    /// The statement that a session executes at this moment, or has executed last. None: there is none, or the database does not tell.
+    fn executing(&self, _pid: u32) -> Option<u64> {
+        None
+    }
+
     /// The text of the statement that a session executes, as it may be recorded, if it is still this one. None when the database
     /// does not tell.
     fn statement_text(&self, _pid: u32, _statement: u64, _texts: Texts) -> Option<StatementText> {

@@ -28,6 +28,8 @@ const CPU_S_A_SECOND: f64 = 0.1;
 const RETRY: Duration = Duration::from_millis(2);
 const QUICK_TRIES: u32 = 50;
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// For so long after a session has been seen in a statement whose text could not be had, sessions are asked what they are in now.
+const LOOKED_FOR: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Debug)]
@@ -35,6 +37,8 @@ pub(crate) struct Statements {
     known: HashMap<u64, Known>,
     text_bytes: usize,
     cpu_s: Allowance,
+    /// When a session was last seen in a statement that has no text yet.
+    missed: Option<Instant>,
     /// A text did not find room.
     has_no_room: bool,
     is_full: bool,
@@ -71,6 +75,7 @@ impl Statements {
             known: HashMap::new(),
             text_bytes: 0,
             cpu_s: Allowance::new(CPU_S, CPU_S_A_SECOND, now),
+            missed: None,
             has_no_room: false,
             is_full: false,
             to_say: Vec::new(),
@@ -141,6 +146,9 @@ impl Statements {
                 Some(_) | None => None,
             };
         }
+        if matches!(known, Known::Id { .. }) {
+            self.missed = Some(now);
+        }
         let fits = |found: &StatementText| self.text_bytes + found.text.len() <= MOST_TEXT;
         self.has_no_room |= found.as_ref().is_some_and(|found| !fits(found));
         let text = found.filter(fits);
@@ -156,6 +164,24 @@ impl Statements {
                 ..StatementRow::default()
             });
         }
+    }
+
+    /// A session works, and what it was seen in may be over. Statements that take less time than it takes to ask for their text are met
+    /// by chance: `executing` asks the session what it is in now. Gives that if its text is missing, and it is worth asking for at once.
+    pub(crate) fn meet(&mut self, now: Instant, executing: impl FnOnce() -> Option<u64>) -> Option<u64> {
+        let is_looked_for = |missed| now.saturating_duration_since(missed) < LOOKED_FOR;
+        if !self.missed.is_some_and(is_looked_for) || self.has_no_room || self.cpu_s.left(now) <= 0.0 {
+            return None;
+        }
+        let begin_ns = thread_cpu_ns();
+        let met = executing();
+        self.cpu_s
+            .use_up(thread_cpu_ns().saturating_sub(begin_ns) as f64 / 1e9);
+        match self.known.get_mut(&met?)? {
+            Known::Id { next, .. } => *next = now,
+            Known::Text => return None,
+        }
+        met
     }
 
     /// What is to be said of statements that find no room, each once.
@@ -194,6 +220,31 @@ mod tests {
         statements.see(7, now + 9 * RETRY, &mut rows, || panic!("it is known"));
         let texts: Vec<(u64, &str)> = rows.statements.iter().map(|row| (row.id, &*row.text)).collect();
         assert_eq!(texts, [(7, ""), (7, "select ?")]);
+    }
+
+    #[test]
+    fn one_that_is_over_too_soon_is_met_by_chance() {
+        let now = Instant::now();
+        let (mut statements, mut rows) = (Statements::new(now), Rows::default());
+        assert_eq!(
+            statements.meet(now, || panic!("no text is missing")),
+            None
+        );
+        // It is asked in vain until it is asked for seldom.
+        for ms in 0..1000 {
+            statements.see(7, now + Duration::from_millis(ms), &mut rows, || None);
+        }
+        let later = now + Duration::from_millis(1001);
+        statements.see(7, later, &mut rows, || panic!("it is asked too soon"));
+        assert_eq!(statements.meet(later, || Some(8)), None, "nobody was seen in it");
+        assert_eq!(statements.meet(later, || None), None);
+        assert_eq!(statements.meet(later, || Some(7)), Some(7));
+        statements.see(7, later, &mut rows, || text("begin"));
+        assert_eq!(statements.meet(later, || Some(7)), None, "its text is known");
+        assert_eq!(rows.statements.last().expect("it is described").text, "begin");
+        // Nobody has been seen in it for long.
+        let at_last = later + LOOKED_FOR;
+        assert_eq!(statements.meet(at_last, || panic!("no text is missing")), None);
     }
 
     #[test]

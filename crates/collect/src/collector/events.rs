@@ -172,9 +172,16 @@ impl Collector {
 
     /// The session of this process has been seen in a statement.
     pub(super) fn see_statement(&mut self, pid: u32, statement: u64) {
-        let text = || self.database.statement_text(pid, statement, self.options.texts);
+        let now = Instant::now();
+        let text_of = |statement| self.database.statement_text(pid, statement, self.options.texts);
         self.statements
-            .see(statement, Instant::now(), &mut self.rows, text);
+            .see(statement, now, &mut self.rows, || text_of(statement));
+        if statement != 0
+            && self.options.texts != Texts::None
+            && let Some(met) = self.statements.meet(now, || self.database.executing(pid))
+        {
+            self.statements.see(met, now, &mut self.rows, || text_of(met));
+        }
         if let Some(text) = self.statements.say_once() {
             self.note(text.to_string());
         }

@@ -188,6 +188,28 @@ impl BackendStatus {
         Some(found).filter(|found| !found.text.is_empty())
     }
 
+    /// The id of what a session executes or has executed last, or what stands for it. None: there is none.
+    pub(super) fn executing(self, pid: u32) -> Option<u64> {
+        let id = self.read(pid, |entry| {
+            let (mut address, mut id) = ([0; 8], [0; 8]);
+            memory::read(
+                pid,
+                &mut [
+                    (entry + self.layout.activity, &mut address),
+                    (entry + self.layout.query_id, &mut id),
+                ],
+            )
+            .ok()?;
+            match u64::from_ne_bytes(id) {
+                0 => memory::read_text(pid, u64::from_ne_bytes(address), MOST_TEXT)
+                    .ok()
+                    .map(|text| self.id_of_text(&text)),
+                id => Some(id),
+            }
+        });
+        id.filter(|id| *id != 0)
+    }
+
     /// What stands for the id of a statement with this text that has none; 0 = nothing does.
     pub(super) fn id_of_text(self, text: &[u8]) -> u64 {
         id_of_text(text, !self.fingerprints)

@@ -424,6 +424,10 @@ impl Database for PostgresDatabase {
         });
     }
 
+    fn executing(&self, pid: u32) -> Option<u64> {
+        self.status()?.executing(pid)
+    }
+
     fn statement_text(&self, pid: u32, statement: u64, texts: Texts) -> Option<StatementText> {
         let keep: fn(&str) -> String = match texts {
             Texts::None => return None,
