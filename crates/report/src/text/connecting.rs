@@ -1,4 +1,4 @@
-//! What connecting cost, where it matters: before the ledger, in which it has no place of its own.
+//! What connecting cost, where it matters: below the ledger, in which it has no place of its own.
 
 use super::page::Page;
 use crate::connecting::Phase;
