@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use postgres::config::Host;
 use postgres::{Client, Config, NoTls};
 use rustix::thread::{Gid, Uid};
 
+use super::password_file::{self, Login};
 use crate::target_file::TargetFile;
 use crate::{privilege, process};
 
@@ -19,7 +21,7 @@ const READS_ONLY: &str = "SET search_path = pg_catalog; SET default_transaction_
 
 /// To where and as whom, as libpq's keywords and values or a URL say it. What they leave open is as the server itself has it:
 /// its socket and port, the user of the operating system that it runs as, the database `postgres`. A password may also be
-/// in the environment variable PGPASSWORD.
+/// in the environment variable PGPASSWORD, or in libpq's file of passwords.
 #[derive(Debug, Clone)]
 pub struct Connect(Box<Config>);
 
@@ -91,7 +93,7 @@ impl Connect {
     /// What the user left open is filled in.
     ///
     /// # Errors
-    /// The server does not say where it listens.
+    /// The server does not say where it listens; there is a password for this, in a file that others may read.
     pub(super) fn to(&self, postmaster: u32, user: ServerUser) -> Result<Config, String> {
         let Connect(mut config) = self.clone();
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
@@ -111,6 +113,11 @@ impl Connect {
         if let (None, Ok(password)) = (config.get_password(), std::env::var("PGPASSWORD")) {
             config.password(password);
         }
+        if config.get_password().is_none()
+            && let Some(password) = login(&config).map_or(Ok(None), |login| password_file::password(login))?
+        {
+            config.password(password);
+        }
         if config.get_application_name().is_none() {
             config.application_name("dbtime");
         }
@@ -119,6 +126,20 @@ impl Connect {
         }
         Ok(*config)
     }
+}
+
+/// What a password is looked for by. None where it is not known yet to which of several hosts the connection will be.
+fn login(config: &Config) -> Option<Login<'_>> {
+    let [host] = config.get_hosts() else { return None };
+    Some(Login {
+        host: match host {
+            Host::Tcp(name) => name,
+            Host::Unix(directory) => directory.to_str()?,
+        },
+        port: config.get_ports().first().copied().unwrap_or(5432),
+        database: config.get_dbname()?,
+        user: config.get_user()?,
+    })
 }
 
 /// Connects; nothing can be changed over the connection, and nothing takes long.

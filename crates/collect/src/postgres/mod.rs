@@ -13,6 +13,7 @@ mod lock_words;
 mod locks;
 mod normal;
 mod page_locks;
+mod password_file;
 mod portal;
 mod proc_array;
 mod query_ids;

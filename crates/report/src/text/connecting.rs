@@ -1,8 +1,8 @@
-//! What connecting cost, where it matters: before the ledger, in which it has no place of its own.
+//! What connecting cost, where it matters: below the ledger, in which it has no place of its own.
 
 use super::page::Page;
 use crate::connecting::Phase;
-use crate::number::{milliseconds, seconds};
+use crate::number::{counted, milliseconds, seconds};
 use crate::report::Report;
 use crate::sums::percent;
 
@@ -16,12 +16,9 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     if connecting.percent.is_none_or(|percent| percent < MATTERS) {
         return;
     }
-    let sessions = match connecting.sessions {
-        1 => "1 session began".to_string(),
-        n => format!("{n} sessions began"),
-    };
     let mut text = format!(
-        "{sessions}: connecting cost {} s of CPU in the postmaster ({} ms each",
+        "{} began: connecting cost {} s of CPU in the postmaster ({} ms each",
+        counted(connecting.sessions, "session"),
         seconds(connecting.postmaster_cpu_ns),
         milliseconds(connecting.postmaster_cpu_ns / u128::from(connecting.sessions)),
     );

@@ -10,7 +10,7 @@ use crate::dive::{
     TracedCall, named,
 };
 use crate::group::known_query_id;
-use crate::number::{duration, microseconds, milliseconds};
+use crate::number::{counted, duration, microseconds, milliseconds};
 use crate::sums;
 
 /// Longest name that moves the columns of a call apart.
@@ -87,7 +87,7 @@ pub(super) fn exactness(report: &DiveReport, page: &mut Page) {
         text += &format!("; {} that are cut are left out", trace.cut_calls);
     }
     if trace.lost_events > 0 {
-        text += &format!("; {} events lost", trace.lost_events);
+        text += &format!("; {} lost", counted(trace.lost_events, "event"));
     }
     text += match trace.has_switches {
         true => ". Exact; time off CPU by sched_switch.",
@@ -257,8 +257,10 @@ pub(super) fn samples_line(of: &TimerSamples, trace: &KernelTrace) -> String {
              are shorter than that, or off CPU; more of them have samples."
         ),
         _ => format!(
-            "Every {period} of the task's CPU time: {} samples of the calls' own work; {} of {} calls have any.",
-            of.own, trace.sampled_calls, trace.calls
+            "Every {period} of the task's CPU time: {} of the calls' own work; {} of {} calls have any.",
+            counted(of.own, "sample"),
+            trace.sampled_calls,
+            trace.calls
         ),
     };
     let apart: Vec<String> = [

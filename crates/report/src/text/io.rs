@@ -252,9 +252,9 @@ fn layers(report: &IoReport, page: &mut Page) {
     let cpu = &report.cpu;
     if !cpu.layers.is_empty() {
         page.heading(&format!(
-            "Where in the kernel reads spent CPU ({}: {} samples, {} s)",
+            "Where in the kernel reads spent CPU ({}: {}, {} s)",
             FidelityMix::Sampled.as_str(),
-            cpu.samples,
+            counted(cpu.samples, "sample"),
             seconds(cpu.layers_ns),
         ));
         let numbers = ["s", "%", "us/read", "samples", ""];

@@ -89,10 +89,10 @@ fn notes_of_import(report: &LatchReport, page: &mut Page) {
 /// Of samples of all holders: the columns of `LatchProfX`.
 fn of_samples(report: &LatchReport, looked: LatchSamples, page: &mut Page) {
     page.paragraph(&format!(
-        "Latches of the server, by {} samples of all their holders in {} s. held ms: of the time in which samples were taken as much as of \
+        "Latches of the server, by {} of all their holders in {} s. held ms: of the time in which samples were taken as much as of \
          the samples. avg hold ms: that by gets, which are the holds that samples met: shorter ones are met seldom, so it is too long \
          rather than too short.",
-        looked.samples,
+        counted(looked.samples, "sample"),
         seconds(looked.ns),
     ));
     if report.latches.is_empty() {

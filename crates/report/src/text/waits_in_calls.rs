@@ -1,7 +1,7 @@
 //! Waits and system calls of the same session, beside each other.
 
 use super::page::{Page, Table, percent};
-use crate::number::{duration, milliseconds, seconds};
+use crate::number::{counted, duration, milliseconds, seconds};
 use crate::waits_in_calls::{Alignment, CallTime, Matrix, Pair, Unnamed, WaitCalls, WaitsInCalls};
 
 /// System calls with a column of their own.
@@ -60,8 +60,9 @@ fn one(pair: &Pair, page: &mut Page) {
     page.paragraph(&clocks(&pair.alignment));
     if pair.waits_left_out + pair.calls_left_out > 0 {
         page.paragraph(&format!(
-            "Left out, because they are not wholly in that time: {} waits, {} system calls.",
-            pair.waits_left_out, pair.calls_left_out
+            "Left out, because they are not wholly in that time: {}, {}.",
+            counted(pair.waits_left_out, "wait"),
+            counted(pair.calls_left_out, "system call")
         ));
     }
     page.line("");

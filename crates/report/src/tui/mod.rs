@@ -245,7 +245,10 @@ fn header(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
         facts.push(format!("lost {}", quality.lost));
         facts.push(format!("torn {}", quality.torn));
         if quality.sessions_not_recorded > 0 {
-            facts.push(format!("{} sessions not recorded", quality.sessions_not_recorded));
+            facts.push(format!(
+                "{} not recorded",
+                counted(quality.sessions_not_recorded, "session")
+            ));
         }
         if let Some(percent) = quality.recorder_percent_of_one_cpu {
             facts.push(format!("recorder {percent:.1} % of a CPU since its start"));
