@@ -226,10 +226,7 @@ mod tests {
     fn one_that_is_over_too_soon_is_met_by_chance() {
         let now = Instant::now();
         let (mut statements, mut rows) = (Statements::new(now), Rows::default());
-        assert_eq!(
-            statements.meet(now, || panic!("no text is missing")),
-            None
-        );
+        assert_eq!(statements.meet(now, || panic!("no text is missing")), None);
         // It is asked in vain until it is asked for seldom.
         for ms in 0..1000 {
             statements.see(7, now + Duration::from_millis(ms), &mut rows, || None);

@@ -93,8 +93,8 @@ impl Connect {
     /// What the user left open is filled in.
     ///
     /// # Errors
-    /// The server does not say where it listens; there is a password for this, in a file that others may read.
-    pub(super) fn to(&self, postmaster: u32, user: ServerUser) -> Result<Config, String> {
+    /// The server does not say where it listens.
+    pub(super) fn to(&self, postmaster: u32, user: ServerUser) -> Result<Reach, String> {
         let Connect(mut config) = self.clone();
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             let (directory, port) = socket(postmaster)?;
@@ -113,10 +113,24 @@ impl Connect {
         if let (None, Ok(password)) = (config.get_password(), std::env::var("PGPASSWORD")) {
             config.password(password);
         }
-        if config.get_password().is_none()
-            && let Some(password) = login(&config).map_or(Ok(None), |login| password_file::password(login))?
-        {
-            config.password(password);
+        let mut not_used = None;
+        if config.get_password().is_none() {
+            let host = host(&config);
+            let login = host.as_deref().and_then(|host| {
+                Some(Login {
+                    host,
+                    port: config.get_ports().first().copied().unwrap_or(5432),
+                    database: config.get_dbname()?,
+                    user: config.get_user()?,
+                })
+            });
+            match login.map_or(Ok(None), password_file::password) {
+                Ok(Some(password)) => {
+                    config.password(password);
+                }
+                Ok(None) => {}
+                Err(why) => not_used = Some(why),
+            }
         }
         if config.get_application_name().is_none() {
             config.application_name("dbtime");
@@ -124,32 +138,45 @@ impl Connect {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECTS_WITHIN);
         }
-        Ok(*config)
+        Ok(Reach {
+            config: *config,
+            not_used,
+        })
     }
 }
 
-/// What a password is looked for by. None where it is not known yet to which of several hosts the connection will be.
-fn login(config: &Config) -> Option<Login<'_>> {
-    let [host] = config.get_hosts() else { return None };
-    Some(Login {
-        host: match host {
-            Host::Tcp(name) => name,
-            Host::Unix(directory) => directory.to_str()?,
-        },
-        port: config.get_ports().first().copied().unwrap_or(5432),
-        database: config.get_dbname()?,
-        user: config.get_user()?,
-    })
+/// How the server is reached.
+#[derive(Debug, Clone)]
+pub(super) struct Reach {
+    pub(super) config: Config,
+    /// Why no password was taken from the file of them. Where none is needed that is of no interest.
+    not_used: Option<String>,
+}
+
+/// The host by its name, its address or the directory of its socket. None where it is not known yet which of several it will be.
+fn host(config: &Config) -> Option<String> {
+    match (config.get_hosts(), config.get_hostaddrs()) {
+        ([Host::Tcp(name)], _) => Some(name.clone()),
+        ([Host::Unix(directory)], _) => directory.to_str().map(str::to_string),
+        ([], [address]) => Some(address.to_string()),
+        _ => None,
+    }
 }
 
 /// Connects; nothing can be changed over the connection, and nothing takes long.
 ///
 /// # Errors
 /// As the server, or the library, says it.
-pub(super) fn connected(config: &Config) -> Result<Client, String> {
+pub(super) fn connected(reach: &Reach) -> Result<Client, String> {
+    let Reach { config, not_used } = reach;
     let mut client = config.connect(NoTls).map_err(|e| {
         let (hosts, user) = (config.get_hosts(), config.get_user().unwrap_or_default());
-        format!("{hosts:?} as {user}: {}", described(&e))
+        let not_used = not_used.iter().map(|why| format!(" ({why})"));
+        format!(
+            "{hosts:?} as {user}: {}{}",
+            described(&e),
+            not_used.collect::<String>()
+        )
     })?;
     client.batch_execute(READS_ONLY).map_err(|e| described(&e))?;
     Ok(client)
@@ -201,7 +228,7 @@ mod tests {
             uid: u32::MAX,
             gid: 0,
         };
-        let config = connect.to(std::process::id(), user).expect("it says where");
+        let Reach { config, .. } = connect.to(std::process::id(), user).expect("it says where");
         assert_eq!(
             (config.get_user(), config.get_dbname()),
             (Some("monitor"), Some("shop"))

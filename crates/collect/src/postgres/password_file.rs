@@ -1,10 +1,12 @@
 //! libpq's file of passwords: `~/.pgpass`, or the file that the environment variable PGPASSFILE names. Its rules are those of
 //! `passwordFromFile` and `getPgPassFilename` in src/interfaces/libpq/fe-connect.c.
 
-use std::os::unix::fs::PermissionsExt;
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Longer files are none of passwords.
+/// Of longer files this much is read.
 const LONGEST: u64 = 1 << 20;
 /// Directories of sockets that libpq is compiled with, by its makers and by distributions: it looks for `localhost` in place of its own.
 const USUAL_SOCKETS: [&str; 3] = ["/tmp", "/var/run/postgresql", "/run/postgresql"];
@@ -22,7 +24,7 @@ pub(super) struct Login<'a> {
 /// The password of a login. None: there is no file, or none of its lines is of this login.
 ///
 /// # Errors
-/// It has one, but others than its owner may read the file, or it is none that passwords are read from.
+/// Why the file is not used, as libpq does not use it: others than its owner may have access to it, or it is no plain file.
 pub(super) fn password(login: Login<'_>) -> Result<Option<String>, String> {
     match path() {
         Some(path) => password_in(&path, login),
@@ -38,28 +40,34 @@ fn path() -> Option<PathBuf> {
 }
 
 fn password_in(path: &Path, login: Login<'_>) -> Result<Option<String>, String> {
+    let opened = OpenOptions::new()
+        .read(true)
+        // Whatever it is: nobody has to be at its other end.
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path);
     // A file that cannot be read has nothing to say, as with libpq.
-    let Ok(about) = std::fs::metadata(path) else {
+    let Ok(file) = opened else { return Ok(None) };
+    let why = |why: &str| Err(format!("no password is taken from {}: {why}", path.display()));
+    let Ok(about) = file.metadata() else {
         return Ok(None);
     };
-    if !about.is_file() || about.len() > LONGEST {
-        return Err(format!(
-            "{}: it is no file of passwords: a plain one of less than a megabyte is expected",
-            path.display()
-        ));
-    }
-    let Ok(text) = std::fs::read_to_string(path) else {
-        return Ok(None);
-    };
-    let found = text.lines().find_map(|line| password_of(line, login));
     let mode = about.permissions().mode() & 0o777;
-    if found.is_some() && mode & 0o077 != 0 {
-        return Err(format!(
-            "{}: its passwords are not used, because others than its owner may have access (mode {mode:04o}): chmod 0600 it",
-            path.display()
+    if !about.is_file() {
+        return why("it is no plain file");
+    }
+    if mode & 0o077 != 0 {
+        return why(&format!(
+            "others than its owner may have access to it (mode {mode:04o}): chmod 0600 it"
         ));
     }
-    Ok(found)
+    let mut text = Vec::new();
+    if file.take(LONGEST).read_to_end(&mut text).is_err() {
+        return Ok(None);
+    }
+    let mut lines = text
+        .split(|&byte| byte == b'\n')
+        .filter_map(|line| std::str::from_utf8(line).ok());
+    Ok(lines.find_map(|line| password_of(line.trim_end_matches('\r'), login)))
 }
 
 /// The password in a line, where the line is of this login: `host:port:database:user:password`.
@@ -164,7 +172,7 @@ mod tests {
         let home = tempfile::tempdir().expect("a directory");
         let path = home.path().join("passwords");
         assert_eq!(password_in(&path, LOGIN), Ok(None), "it is not there");
-        fs::write(&path, "*:*:*:bob:secret\n").expect("a file of our own");
+        fs::write(&path, b"# Pa\xdfw\xf6rter\n*:*:*:bob:secret\r\n").expect("a file of our own");
         let with_mode = |mode| {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");
             password_in(&path, LOGIN)
@@ -173,11 +181,7 @@ mod tests {
         let error = with_mode(0o640).expect_err("others may read it");
         assert!(error.contains("0640") && error.contains("chmod 0600"), "{error}");
         assert!(!error.contains("secret"), "{error}");
-        let nobody = Login {
-            user: "alice",
-            ..LOGIN
-        };
-        assert_eq!(password_in(&path, nobody), Ok(None), "nothing of it is needed");
         assert!(password_in(home.path(), LOGIN).is_err(), "a directory");
+        assert!(password_in(Path::new("/dev/null"), LOGIN).is_err());
     }
 }

@@ -15,9 +15,9 @@ use std::time::Duration;
 use dbtime_model::counter::statement_counts as names;
 use postgres::fallible_iterator::FallibleIterator;
 use postgres::types::{ToSql, Type};
-use postgres::{Client, Config, Row};
+use postgres::{Client, Row};
 
-use super::connection::{connected, described};
+use super::connection::{Reach, connected, described};
 use super::statistics::Growth;
 use crate::clock::monotonic_ns;
 
@@ -357,7 +357,7 @@ pub(super) struct Grown {
 pub(super) struct StatementCounts {
     found: Found,
     /// In which other database it is.
-    elsewhere: Option<Config>,
+    elsewhere: Option<Reach>,
     /// To that one.
     client: Option<Client>,
     user: String,
@@ -373,8 +373,8 @@ impl StatementCounts {
     ///
     /// # Errors
     /// What there is to say: nothing is counted by statement.
-    pub(super) fn find(client: &mut Client, config: &Config) -> Result<StatementCounts, String> {
-        let user = config.get_user().unwrap_or_default().to_string();
+    pub(super) fn find(client: &mut Client, reach: &Reach) -> Result<StatementCounts, String> {
+        let user = reach.config.get_user().unwrap_or_default().to_string();
         let refused =
             |why: String| format!("what the server counts of single statements is not known: {why}");
         let failed = |error: postgres::Error| refused(described(&error));
@@ -389,7 +389,7 @@ impl StatementCounts {
         }
         let place = match Found::in_database(client).map_err(failed)? {
             Some(found) => Some((found, None)),
-            None => elsewhere(client, config)
+            None => elsewhere(client, reach)
                 .map_err(failed)?
                 .map(|(found, there)| (found, Some(there))),
         };
@@ -514,7 +514,7 @@ impl StatementCounts {
             (None, _) => client,
             (Some(_), Some(own)) => own,
             // The server itself has just answered.
-            (Some(config), none) => none.insert(connected(config).map_err(Failed::Refused)?),
+            (Some(reach), none) => none.insert(connected(reach).map_err(Failed::Refused)?),
         };
         let answer = self.found.ask(client).inspect_err(|_| self.client = None)?;
         if answer.entries.len() > MOST_ENTRIES {
@@ -530,17 +530,17 @@ impl StatementCounts {
 }
 
 /// The extension in another database, and how it is reached there.
-type Elsewhere = (Found, (Config, Client));
+type Elsewhere = (Found, (Reach, Client));
 
 /// The extension in one of the other databases, and a connection there.
-fn elsewhere(client: &mut Client, config: &Config) -> Result<Option<Elsewhere>, postgres::Error> {
+fn elsewhere(client: &mut Client, reach: &Reach) -> Result<Option<Elsewhere>, postgres::Error> {
     let give_up_ns = monotonic_ns() + FOUND_WITHIN.as_nanos() as u64;
     for row in &client.query_typed(DATABASES, &[])? {
         if monotonic_ns() > give_up_ns {
             break;
         }
-        let mut there = config.clone();
-        there.dbname(row.try_get::<_, &str>(0)?);
+        let mut there = reach.clone();
+        there.config.dbname(row.try_get::<_, &str>(0)?);
         // Where this user is not let in, others are tried.
         let Ok(mut client) = connected(&there) else {
             continue;

@@ -14,11 +14,11 @@ use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
-use postgres::{Client, Config, SimpleQueryMessage};
+use postgres::{Client, SimpleQueryMessage};
 use serde_json::{Map, Value};
 
 use super::activity::{Activity, AllShown, Shown};
-use super::connection::{Connect, ServerUser, connected, described};
+use super::connection::{Connect, Reach, ServerUser, connected, described};
 use super::server::Server;
 use super::statement_counts::{Failed, StatementCounts};
 use crate::clock::{Clock, monotonic_ns};
@@ -211,7 +211,7 @@ impl ServerStatistics {
 /// A server that is asked.
 struct Asked {
     server: Server,
-    config: Config,
+    reach: Reach,
     /// Those that this version has, and answers.
     views: Vec<View>,
     /// How it is asked what sessions execute; None: it is not.
@@ -227,7 +227,7 @@ impl Asked {
     ) -> Result<(Asked, ServerUser), String> {
         let user = ServerUser::of(server.postmaster).map_err(|e| e.to_string())?;
         let asked = Asked {
-            config: connect.to(server.postmaster, user)?,
+            reach: connect.to(server.postmaster, user)?,
             server: server.clone(),
             views: views(server.major),
             activity,
@@ -368,7 +368,7 @@ impl Asking {
         };
         self.looks_for_statements = false;
         let mut notes: Vec<String> = turned_off(client).into_iter().collect();
-        match StatementCounts::find(client, &self.asked.config) {
+        match StatementCounts::find(client, &self.asked.reach) {
             Ok(mut statements) => {
                 if let Some(earlier) = self.statements.take() {
                     statements.go_on_from(earlier);
@@ -466,7 +466,7 @@ impl Asking {
             Some(client) => client,
             // Who answers there by now may be another server: it is asked once it is known what it is.
             None if self.asked.has_ended() => return Err("it has ended".to_string()),
-            none => none.insert(connected(&self.asked.config)?),
+            none => none.insert(connected(&self.asked.reach)?),
         };
         let answer = match answers(client, &self.asked.views) {
             Err(e) if is_refusal(&e) => {
