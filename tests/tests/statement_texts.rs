@@ -1,4 +1,5 @@
-//! Which text and which id a statement has: nothing here is held to a clock.
+//! Which text and which id a statement has. Texts are asked for while statements are executed: on a host that others keep busy that can be
+//! too late.
 
 use std::path::PathBuf;
 use std::time::Duration;
