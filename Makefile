@@ -72,7 +72,7 @@ TIMED := --workspace $(UNTIMED:%=--exclude %)
 # A new file is none of them.
 WAITING := agent bad_input command_counts debuginfod demo duckdb fingerprint_texts first_minute hanging heavy_locks iolat \
 	lifecycle marks metrics open_waits privileges relations rotation safety server_statistics snap_counts statement_counts \
-	statement_texts throwaway top wait_events
+	throwaway top wait_events
 
 # All packages are built at once, and each selection below has the tests' PostgreSQL client: without it a crate that serde is made
 # with has other features, and every dependency would be compiled a second time. What the tests use besides is fetched meanwhile.
