@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use dbtime_model::{CounterRow, SessionId, counter};
 
-use super::{Collector, NotedOnce};
+use super::{Collector, NoRoomFor};
 use crate::CollectError;
 use crate::clock::monotonic_ns;
 use crate::latencies::Latencies;
@@ -63,7 +63,7 @@ impl Collector {
             self.see_statement(0, POOLED);
         }
         let left_out = self.latencies.as_ref().map_or(0, Latencies::files_left_out);
-        if left_out > 0 && self.noted.insert(NotedOnce::FilesLeftOut) {
+        if left_out > 0 && self.noted.insert(NoRoomFor::Files) {
             self.note(format!(
                 "the data directory has more files than there is room for names: {left_out} or more have no name"
             ));

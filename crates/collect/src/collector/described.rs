@@ -2,7 +2,7 @@
 
 use dbtime_model::recording::{CollectorMeta, Cost, DatabaseMeta, Meta, Note, Quality, SCHEMA_VERSION};
 
-use super::{Collector, NotedOnce};
+use super::{Collector, NoRoomFor};
 use crate::bpf::OracleProbes;
 use crate::clock::monotonic_ns;
 use crate::host;
@@ -79,7 +79,7 @@ impl Collector {
                 self.engine.capacity()
             ));
         }
-        if losses.plans > 0 && self.noted.insert(NotedOnce::PlansLeftOut) {
+        if losses.plans > 0 && self.noted.insert(NoRoomFor::Plans) {
             self.note(
                 "there are more plans than dbtime tells apart: those of further statements are not known"
                     .to_string(),

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Collector, Mechanism, NotedOnce};
+use super::{Collector, Mechanism, NoRoomFor};
 use crate::accounting::Totals;
 use crate::bpf::{Event, SampleEvent, StackEnd};
 use crate::causes::Causes;
@@ -162,7 +162,7 @@ impl Collector {
         if let Some(session) = self.sessions.get_mut(&pid) {
             session.learn_comment(since, id);
         }
-        if self.comments.has_more() && self.noted.insert(NotedOnce::CommentsLeftOut) {
+        if self.comments.has_more() && self.noted.insert(NoRoomFor::Comments) {
             self.note(
                 "more comments of statements than are kept: the traces, or the routes, of further ones are not told apart"
                     .to_string(),

@@ -62,15 +62,15 @@ const LATE_SAMPLES_NS: u64 = 50_000_000;
 
 /// What has no room, of which a recording says so once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum NotedOnce {
+enum NoRoomFor {
     /// Comments of statements.
-    CommentsLeftOut,
+    Comments,
     /// Plans that are told apart.
-    PlansLeftOut,
+    Plans,
     /// Names of files.
-    FilesLeftOut,
+    Files,
     /// Names of functions that were compiled at run time.
-    CompiledLeftOut,
+    Compiled,
 }
 
 /// A recording in progress.
@@ -101,7 +101,7 @@ pub struct Collector {
     /// The exact tier only.
     latencies: Option<Latencies>,
     /// What is noted once in a recording, and has been.
-    noted: BTreeSet<NotedOnce>,
+    noted: BTreeSet<NoRoomFor>,
     /// In the database's own functions, where they are wanted.
     probes: Option<OracleProbes>,
     /// In the functions that take internal locks and give them back, where they are wanted.
@@ -202,7 +202,7 @@ impl Collector {
             self.repair_after_loss()?;
         }
         if let Some(pid) = self.symbolizer.compiled_without_room()
-            && self.noted.insert(NotedOnce::CompiledLeftOut)
+            && self.noted.insert(NoRoomFor::Compiled)
         {
             self.note(format!(
                 "code compiled at run time: process {pid} has listed more functions than there is room for; later \
