@@ -146,20 +146,11 @@ impl BackendStatus {
     /// (`track_activity_query_size`); it is whole where the session has it for itself. Cut at [`MOST_TEXT`].
     pub(super) fn text(self, pid: u32, statement: u64) -> Option<StatementText> {
         let read = self.read(pid, |entry| {
-            let (mut address, mut id) = ([0; 8], [0; 8]);
-            memory::read(
-                pid,
-                &mut [
-                    (entry + self.layout.activity, &mut address),
-                    (entry + self.layout.query_id, &mut id),
-                ],
-            )
-            .ok()?;
-            let id = u64::from_ne_bytes(id);
+            let (address, id) = self.text_and_id(pid, entry)?;
             if id != statement && id != 0 {
                 return None;
             }
-            let shown = memory::read_text(pid, u64::from_ne_bytes(address), MOST_TEXT).ok()?;
+            let shown = memory::read_text(pid, address, MOST_TEXT).ok()?;
             if id == 0 && self.id_of_text(&shown) != statement {
                 return None;
             }
@@ -190,24 +181,27 @@ impl BackendStatus {
 
     /// The id of what a session executes or has executed last, or what stands for it. None: there is none.
     pub(super) fn executing(self, pid: u32) -> Option<u64> {
-        let id = self.read(pid, |entry| {
-            let (mut address, mut id) = ([0; 8], [0; 8]);
-            memory::read(
-                pid,
-                &mut [
-                    (entry + self.layout.activity, &mut address),
-                    (entry + self.layout.query_id, &mut id),
-                ],
-            )
-            .ok()?;
-            match u64::from_ne_bytes(id) {
-                0 => memory::read_text(pid, u64::from_ne_bytes(address), MOST_TEXT)
-                    .ok()
-                    .map(|text| self.id_of_text(&text)),
-                id => Some(id),
-            }
+        let id = self.read(pid, |entry| match self.text_and_id(pid, entry)? {
+            (address, 0) => memory::read_text(pid, address, MOST_TEXT)
+                .ok()
+                .map(|text| self.id_of_text(&text)),
+            (_, id) => Some(id),
         });
         id.filter(|id| *id != 0)
+    }
+
+    /// Where an entry has the text of its statement, and the id of that; 0 = it has none.
+    fn text_and_id(self, pid: u32, entry: u64) -> Option<(u64, u64)> {
+        let (mut address, mut id) = ([0; 8], [0; 8]);
+        memory::read(
+            pid,
+            &mut [
+                (entry + self.layout.activity, &mut address),
+                (entry + self.layout.query_id, &mut id),
+            ],
+        )
+        .ok()?;
+        Some((u64::from_ne_bytes(address), u64::from_ne_bytes(id)))
     }
 
     /// What stands for the id of a statement with this text that has none; 0 = nothing does.
