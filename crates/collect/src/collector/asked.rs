@@ -7,7 +7,9 @@ use dbtime_model::{CounterRow, SessionId, counter};
 
 use super::{Collector, NoRoomFor};
 use crate::CollectError;
+use crate::causes::Causes;
 use crate::clock::monotonic_ns;
+use crate::database::Database;
 use crate::latencies::Latencies;
 use crate::postgres::activity::Shown;
 use crate::postgres::statistics::{ServerStatistics, Told};
@@ -38,11 +40,8 @@ impl Collector {
                 causes.sends_to(pid, standby, &self.database.standbys());
             }
             // One that sleeps for long is sampled once only.
-            if session.end.is_none()
-                && causes.sends_log(pid)
-                && let Some(position) = self.database.standby_flushed(pid)
-            {
-                causes.standby_flushed(pid, monotonic_ns(), position);
+            if session.end.is_none() {
+                look_how_far_standby_is(causes, &*self.database, pid);
             }
         }
     }
@@ -164,5 +163,14 @@ impl Collector {
                 }));
             }
         }
+    }
+}
+
+/// Up to where the standby to which a session sends the log has said that it has flushed it.
+pub(super) fn look_how_far_standby_is(causes: &mut Causes, database: &dyn Database, pid: u32) {
+    if causes.sends_log(pid)
+        && let Some(position) = database.standby_flushed(pid)
+    {
+        causes.standby_flushed(pid, monotonic_ns(), position);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::asked::look_how_far_standby_is;
 use super::{Collector, Mechanism, NoRoomFor};
 use crate::accounting::Totals;
 use crate::bpf::{Event, SampleEvent, StackEnd};
@@ -139,11 +140,7 @@ impl Collector {
                     if for_standby {
                         causes.waits_for_standby(sample.pid, self.database.waits_for_standby(sample.pid));
                     }
-                    if causes.sends_log(sample.pid)
-                        && let Some(position) = self.database.standby_flushed(sample.pid)
-                    {
-                        causes.standby_flushed(sample.pid, monotonic_ns(), position);
-                    }
+                    look_how_far_standby_is(causes, &*self.database, sample.pid);
                 }
                 (Some(found), None) => causes.on_cpu(sample.pid, sample.time_ns, found),
                 (None, _) => {}

@@ -368,10 +368,7 @@ fn predict(recorded: &Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Predict
         }
         resampled.push(of_fit);
     }
-    let mean = |of: fn(&LoadFigures) -> f64| {
-        let values = predicted.iter().map(of).zip(&weights);
-        values.map(|(value, weight)| value * weight).sum::<f64>()
-    };
+    let mean = |of: fn(&LoadFigures) -> f64| weighted(predicted.iter().map(of), &weights);
     let ends = |of: fn(&LoadFigures) -> f64| {
         let (mut low, mut high) = (f64::MAX, f64::MIN);
         for of_fit in &resampled {
@@ -462,6 +459,11 @@ fn part_of_random(model: &Model<'_>, fits: &[(f64, FittedModel)]) -> f64 {
     }
 }
 
+/// The mean of what each fit gives. `weights`: of the fits, together 1.
+fn weighted(values: impl Iterator<Item = f64>, weights: &[f64]) -> f64 {
+    values.zip(weights).map(|(value, weight)| value * weight).sum()
+}
+
 /// How often a second the log is flushed, before and after, where that is notably more often.
 fn more_flushes(
     model: &Model<'_>,
@@ -472,10 +474,7 @@ fn more_flushes(
     if !model.has_flush() {
         return None;
     }
-    let mean = |of: &dyn Fn(&FittedModel) -> f64| -> f64 {
-        let values = fits.iter().map(|(_, fit)| of(fit)).zip(weights);
-        values.map(|(value, weight)| value * weight).sum()
-    };
+    let mean = |of: &dyn Fn(&FittedModel) -> f64| weighted(fits.iter().map(|(_, fit)| of(fit)), weights);
     let all = model.all_blocks();
     let before = mean(&|fit| fit.played.flushes);
     let after = mean(&|fit| model.outcome(fit, &all, changes).flushes);
