@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Records a PostgreSQL on Debian's own kernel, in an emulated machine (QEMU, no KVM needed): half a minute.
+# Records a PostgreSQL on Debian's own kernel, in an emulated machine (QEMU, no KVM needed): two minutes.
 #
 # Checked is what emulation leaves true: a sleeper sleeps, a computation computes, accounts are complete. Debian 12's
 # kernel 6.1 lacks bpf_task_from_pid, so that this is also the test of the task-iterator engine.
