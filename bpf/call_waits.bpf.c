@@ -5,23 +5,11 @@
 #include <bpf/bpf_tracing.h>
 
 #include "dbtime.h"
-#include "wait_source.bpf.h"
+#include "one_wait_source.bpf.h"
 #include "statement_text.bpf.h"
 
 const volatile __u32 task_id = 0;
 const volatile __s32 call = 0;
-/* Where the session says that: as in struct dbt_wait_source. Set before loading. */
-const volatile __u32 source_kind = SOURCE_NONE;
-const volatile __u64 source_event = 0;
-const volatile __u64 source_on_cpu = 0;
-const volatile __u64 source_statement = 0;
-const volatile __u16 statement_offset = 0;
-const volatile __u16 state_offset = 0;
-const volatile __u16 process_offset = 0;
-const volatile __u16 text_offset = 0;
-const volatile __u16 since_offset = 0;
-const volatile __u16 gives_ids = 0;
-
 /* A call that begins. */
 struct dbt_call_wait {
 	__u64 time_ns;
@@ -44,18 +32,7 @@ struct dbt_text last_text = {};
 SEC("tp_btf/sys_enter")
 int BPF_PROG(on_call, struct pt_regs *regs, long id)
 {
-	struct dbt_wait_source source = {
-		.kind = source_kind,
-		.event = source_event,
-		.on_cpu = source_on_cpu,
-		.statement = source_statement,
-		.statement_offset = statement_offset,
-		.state_offset = state_offset,
-		.process_offset = process_offset,
-		.text_offset = text_offset,
-		.since_offset = since_offset,
-		.gives_ids = gives_ids,
-	};
+	struct dbt_wait_source *source = source_of_all();
 	struct dbt_activity activity;
 	struct dbt_call_wait *row;
 	__u64 now;
@@ -63,8 +40,8 @@ int BPF_PROG(on_call, struct pt_regs *regs, long id)
 	if ((__u32)bpf_get_current_pid_tgid() != task_id || id != call)
 		return 0;
 	now = bpf_ktime_get_ns();
-	activity = own_activity(&source);
-	name_statement(0, &source, &last_text, &activity, false);
+	activity = own_activity(source);
+	name_statement(0, source, &last_text, &activity, false);
 	row = bpf_ringbuf_reserve(&call_waits, sizeof(*row), 0);
 	if (!row) {
 		__sync_fetch_and_add(&calls_lost, 1);

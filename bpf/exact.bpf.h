@@ -95,6 +95,8 @@ struct dbt_account {
 	struct dbt_activity activity; /* when it was last read */
 	__u64 wait_pointer; /* SOURCE_POINTER: what it points to, once that is settled; 0 = not yet */
 	__u64 record;       /* the same of the record that says what it executes */
+	__u32 changes;      /* how often it had been changed when `activity` was read in it, and 1; 0 = to be read anew */
+	__u32 changes_now;  /* the same at the last look, without the 1; here because the stack is short */
 	struct dbt_text text;
 	struct dbt_sums sums;
 	struct dbt_own_histograms histograms; /* from here on: the sampler does not copy it */
@@ -138,6 +140,25 @@ static __always_inline void end_write(struct dbt_account *account)
 	account->sequence++;
 }
 
+/* Notes what the task that is running executes. Its record counts how often it is changed, so that of two calls in the same statement the
+ * second one reads that number alone: most do. */
+static __always_inline void read_own_record(struct dbt_account *account)
+{
+	if (!account->record ||
+	    bpf_probe_read_user(&account->changes_now, sizeof(account->changes_now), (void *)account->record))
+		account->changes_now = 1;
+	else if (!(account->changes_now & 1) && account->changes == account->changes_now + 1)
+		return;
+	/* One that has been read is the session's own until it ends. */
+	if (account->changes)
+		read_filled_record(0, &account->source, account->record, &account->activity);
+	else
+		read_record(0, &account->source, account->record, &account->activity);
+	name_by_record(0, &account->source, account->record, &account->text, &account->activity, false);
+	add_own_plan(&account->source, account->record, &account->activity);
+	account->changes = account->activity.statement && !(account->changes_now & 1) ? account->changes_now + 1 : 0;
+}
+
 /* A process begins with its wait event beside the pointer to it, gets one in shared memory, and ends with the first
  * again. While it is in shared memory the pointer need not be read each time: the calls by which a process leaves that are
  * none of those it works with. */
@@ -154,10 +175,9 @@ static __always_inline __u32 wait_by_pointer(struct dbt_account *account, __u32 
 		if (!account->source.statement ||
 		    bpf_probe_read_user(&account->record, sizeof(account->record), (void *)account->source.statement))
 			account->record = 0;
+		account->changes = 0;
 	}
-	read_record(0, &account->source, account->record, &account->activity);
-	name_by_record(0, &account->source, account->record, &account->text, &account->activity, false);
-	add_own_plan(&account->source, account->record, &account->activity);
+	read_own_record(account);
 	if (account->record && !account->sums.type)
 		read_own_kind(&account->source, account->record, &account->sums);
 	return bpf_probe_read_user(&wait, sizeof(wait), (void *)pointer) ? WAIT_NOT_READ : wait;
@@ -487,6 +507,12 @@ static __always_inline __u32 are_too_many(struct dbt_account *account, __u64 now
 	return ++account->scarce >= MAX_SCARCE || scarce_sent >= MAX_SCARCE_OF_ALL;
 }
 
+/* Otherwise there is nothing to do for send_sums(). */
+static __always_inline bool may_send(struct dbt_account *account)
+{
+	return account->wanted || account->pools || account->sums.used >= MAX_WAITS - ROOM;
+}
+
 /* Sends the sums when the sampler wants them. And where statements are told apart there are more cells in the long run than
  * there is room for: when it becomes scarce all that was counted is sent, and counting begins anew. The account is settled
  * up to `now`, and is being written. */
@@ -611,7 +637,7 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted,
 		account->owed += (__s64)(run_time - account->run_time) - (__s64)account->on_cpu;
 		account->run_time = run_time;
 		account->on_cpu = 0;
-		if (!account->in_call)
+		if (!account->in_call && may_send(account))
 			send_sums(account, now, run_time, run_delay);
 		account->off_cell = account->in_call ? account->call_cell : own_cell_of(account, wait);
 		if (!account->in_call)
@@ -620,7 +646,8 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted,
 		if (account->switches && switches > account->switches + 1)
 			account->sums.missed += switches - account->switches - 1;
 		settle_switches(account, now, run_time, run_delay, true);
-		send_sums(account, now, run_time, run_delay);
+		if (may_send(account))
+			send_sums(account, now, run_time, run_delay);
 		/* Not each time: a wrong one would last for some switches at the very end of a process. */
 		wait = read_wait(account, switches & 15);
 		account->off_cell = own_cell_of(account, wait);
@@ -723,7 +750,8 @@ static __always_inline void begin_call(struct dbt_account *account, struct task_
 	begin_write(account);
 	wait = read_wait(account, is_work(id));
 	settle_own_calls(account, task, now);
-	send_sums(account, now, run_time_of(account, task, now), task->sched_info.run_delay);
+	if (may_send(account))
+		send_sums(account, now, run_time_of(account, task, now), task->sched_info.run_delay);
 	account->call_cell = own_cell_of(account, wait);
 	count(account, account->call_cell, EXACT_CALL);
 	wait_at_call(account, wait, account->call_cell, id, now);

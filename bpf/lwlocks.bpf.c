@@ -9,7 +9,7 @@
 #include <bpf/bpf_tracing.h>
 
 #include "dbtime.h"
-#include "wait_source.bpf.h"
+#include "one_wait_source.bpf.h"
 #include "page_locks.bpf.h"
 #include "statement_text.bpf.h"
 
@@ -26,21 +26,6 @@ struct dbt_lock_window lock_window SEC(".data.window") = { .begin = ~0ULL, .end 
 
 /* The server is built with frame pointers. Set before loading. */
 const volatile bool keeps_frames = false;
-
-/* Where a session says which statement it executes: as in struct dbt_wait_source. Set before loading. */
-const volatile __u64 statement_pointer = 0;
-const volatile __u16 statement_offset = 0;
-const volatile __u16 state_offset = 0;
-const volatile __u16 process_offset = 0;
-const volatile __u16 text_offset = 0;
-const volatile __u16 since_offset = 0;
-const volatile __u32 gives_ids = 0;
-
-/* Where the locks of pages are: as there. Set before loading. */
-const volatile __u64 page_locks = 0;
-const volatile __u32 page_lock_count = 0;
-const volatile __u16 page_lock_step = 0;
-const volatile __u16 page_lock_offset = 0;
 
 /* What is told apart. */
 struct dbt_lock_key {
@@ -240,45 +225,28 @@ static __always_inline void add_wait(struct dbt_lock_sums *sums, struct dbt_hold
 		sums->max_wait_ns = ns;
 }
 
-static __always_inline struct dbt_wait_source source_of_server(void)
-{
-	return (struct dbt_wait_source){
-		.statement = statement_pointer,
-		.statement_offset = statement_offset,
-		.state_offset = state_offset,
-		.process_offset = process_offset,
-		.text_offset = text_offset,
-		.since_offset = since_offset,
-		.gives_ids = gives_ids,
-		.page_locks = page_locks,
-		.page_lock_count = page_lock_count,
-		.page_lock_step = page_lock_step,
-		.page_lock_offset = page_lock_offset,
-	};
-}
-
 /* What the session executes. */
 static __always_inline __u64 own_statement(struct dbt_text *text)
 {
-	struct dbt_wait_source source = source_of_server();
+	struct dbt_wait_source *source = source_of_all();
 	struct dbt_activity activity = {};
 	__u64 record = 0;
 
-	if (!source.statement || bpf_probe_read_user(&record, sizeof(record), (void *)source.statement) || !record)
+	if (!source->statement || bpf_probe_read_user(&record, sizeof(record), (void *)source->statement) || !record)
 		return 0;
-	read_record(0, &source, record, &activity);
-	name_by_record(0, &source, record, text, &activity, false);
+	read_record(0, source, record, &activity);
+	name_by_record(0, source, record, text, &activity, false);
 	return activity.statement;
 }
 
 /* What the lock says of itself. */
 static __always_inline void read_lock(struct dbt_hold *hold)
 {
-	struct dbt_wait_source source = source_of_server();
+	struct dbt_wait_source *source = source_of_all();
 
 	hold->kind = 0;
 	bpf_probe_read_user(&hold->kind, sizeof(hold->kind), (void *)hold->lock);
-	read_page(0, &source, hold->lock, &hold->page);
+	read_page(0, source, hold->lock, &hold->page);
 }
 
 /* A lock is asked for now: (lock, mode). */

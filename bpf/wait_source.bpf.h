@@ -21,6 +21,15 @@ static __always_inline long read_memory(struct task_struct *task, void *to, __u3
 		      bpf_probe_read_user(to, size, (void *)address);
 }
 
+/* Notes what a record says that is filled in: as read_record(). */
+static __always_inline void read_filled_record(struct task_struct *task, struct dbt_wait_source *source, __u64 record,
+					       struct dbt_activity *activity)
+{
+	/* What cannot be read the kernel fills with zeros: without a branch here the verifier has fewer ways to follow. */
+	read_memory(task, &activity->statement, sizeof(activity->statement), record + source->statement_offset);
+	read_memory(task, &activity->session_state, sizeof(activity->session_state), record + source->state_offset);
+}
+
 /* Notes what the record at this address says the session executes. The session alone writes it, each number in one piece. One that
  * begins has the record of a session that has ended, which shows what that one executed last until the new one says which process it is:
  * pgstat_beinit and pgstat_bestart in src/backend/utils/activity/backend_status.c, between which a connection spends most of its
@@ -34,9 +43,7 @@ static __always_inline void read_record(struct task_struct *task, struct dbt_wai
 	    read_memory(task, &activity->session_state, sizeof(activity->session_state), record + source->process_offset) ||
 	    !activity->session_state)
 		return;
-	/* What cannot be read the kernel fills with zeros: without a branch here the verifier has fewer ways to follow. */
-	read_memory(task, &activity->statement, sizeof(activity->statement), record + source->statement_offset);
-	read_memory(task, &activity->session_state, sizeof(activity->session_state), record + source->state_offset);
+	read_filled_record(task, source, record, activity);
 }
 
 /* Notes what kind of process it is, and whose, once the record at this address says so. */

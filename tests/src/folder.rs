@@ -23,3 +23,21 @@ pub fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found.sort();
     found
 }
+
+/// Copies what there is in a folder, and below, into another, which is made where it is not there.
+///
+/// # Panics
+/// Something cannot be read, or written.
+#[track_caller]
+pub fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder");
+    for entry in fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let (path, to) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copy(&path, &to);
+        } else {
+            fs::copy(&path, &to).expect("a file");
+        }
+    }
+}

@@ -46,7 +46,7 @@ pub use books::Books;
 pub use causes::{Part, causes, parts};
 pub use command::{Outcome, dbtime, dbtime_as_nobody, dbtime_binary, dbtime_with_memory};
 pub use diving::{Diving, instances, trace_settings};
-pub use folder::files;
+pub use folder::{copy, files};
 pub use hanging_disk::HangingDisk;
 pub use holding::server_with_hold;
 pub use host::{can_record, repository, say, skip, stolen};

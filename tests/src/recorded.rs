@@ -49,6 +49,21 @@ impl Recorded {
         recorded
     }
 
+    /// Stacks of its flame graph, frames apart by `;`, and their nanoseconds.
+    ///
+    /// # Panics
+    /// There is none.
+    #[track_caller]
+    pub fn flame(&self, options: &[&str]) -> Vec<(String, f64)> {
+        let path = self.path.to_str().expect("a plain path");
+        let printed = dbtime(&[&["flame", path, "-o", "-"], options].concat()).expect_code(0);
+        let of = |line: &str| {
+            let (stack, ns) = line.rsplit_once(' ').expect("a stack and its time");
+            (stack.to_string(), ns.parse().expect("a number"))
+        };
+        printed.stdout.lines().map(of).collect()
+    }
+
     /// Reads all but the latencies.
     ///
     /// # Panics
@@ -296,9 +311,9 @@ impl SessionTime {
         self.ns(Some(wait), &State::ALL) as f64 / self.accounted_ns().max(1) as f64
     }
 
-    /// Share of its rows in this state, 0 to 1.
-    pub fn share_of_state(&self, state: State) -> f64 {
-        self.ns(None, &[state]) as f64 / self.accounted_ns().max(1) as f64
+    /// Sum of all its rows other than those in the run queue: for how long it stands there is for the host to say.
+    pub fn beside_run_queue_ns(&self) -> u64 {
+        self.accounted_ns() - self.ns(None, &[State::Runnable])
     }
 
     /// Samples its rows rest on.

@@ -67,7 +67,7 @@ impl Session {
     /// When the server does not let it.
     #[track_caller]
     pub fn connect_with(cluster: &Cluster, options: &str) -> Session {
-        Session::connect_by(cluster, SUPERUSER, "postgres", options)
+        Session::connect_by(cluster, config(cluster.socket_dir()), options)
     }
 
     /// Connects as this user to this database.
@@ -76,18 +76,29 @@ impl Session {
     /// When the server does not let it.
     #[track_caller]
     pub fn connect_as(cluster: &Cluster, user: &str, database: &str) -> Session {
-        Session::connect_by(cluster, user, database, "")
+        let mut config = config(cluster.socket_dir());
+        config.user(user).dbname(database);
+        Session::connect_by(cluster, config, "")
+    }
+
+    /// The same, over TCP to this address.
+    ///
+    /// # Panics
+    /// When the server does not let it.
+    #[track_caller]
+    pub fn connect_to(cluster: &Cluster, address: &str, user: &str, database: &str) -> Session {
+        let mut config = Config::new();
+        config.host(address).port(PORT).user(user).dbname(database);
+        Session::connect_by(cluster, config, "")
     }
 
     #[track_caller]
-    fn connect_by(cluster: &Cluster, user: &str, database: &str, options: &str) -> Session {
+    fn connect_by(cluster: &Cluster, mut config: Config, options: &str) -> Session {
         let connected = Instant::now();
         let rusage = Arc::new(Mutex::new(None));
         let heard = Arc::clone(&rusage);
         let durations = Arc::new(Mutex::new(Vec::new()));
         let lasted = Arc::clone(&durations);
-        let mut config = config(cluster.socket_dir());
-        config.user(user).dbname(database);
         config
             .options(&format!(
                 "-c log_statement_stats=on -c client_min_messages=log {options}"

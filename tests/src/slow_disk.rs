@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::HangingDisk;
@@ -10,6 +11,8 @@ use crate::HangingDisk;
 /// Where the kernel's controllers are, of either generation.
 const FIRST: &str = "/sys/fs/cgroup/blkio";
 const SECOND: &str = "/sys/fs/cgroup";
+/// Disks that this process has had: tests that run beside each other have one each.
+static MOUNTED: AtomicU32 = AtomicU32::new(0);
 /// How long those that were slowed down may take to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -30,7 +33,8 @@ impl SlowDisk {
     pub fn mount(megabytes: u64, writes_per_second: u32) -> Option<SlowDisk> {
         let disk = HangingDisk::mount(megabytes)?;
         let device = disk.device();
-        let name = format!("dbtime-test-{}", std::process::id());
+        let disk_number = MOUNTED.fetch_add(1, Ordering::Relaxed);
+        let name = format!("dbtime-test-{}-{disk_number}", std::process::id());
         let first = Path::new(FIRST);
         let (group, file, limit): (PathBuf, &str, fn(&str, u32) -> String) = if first.is_dir() {
             let limit = |device: &str, writes| format!("{device} {writes}");

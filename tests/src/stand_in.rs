@@ -41,6 +41,8 @@ pub struct WaitTruth {
     pub cpu_ns: u64,
     /// How long by what the session told its own clockwork, microseconds.
     pub db_us: u64,
+    /// How long it was kept from its CPU between its clock and its event, where that was more than a millisecond.
+    pub kept_ns: u64,
 }
 
 /// A running stand-in; ended when dropped.
@@ -154,8 +156,8 @@ impl Drop for StandIn {
 
 fn truth(line: &str) -> WaitTruth {
     let numbers: Vec<u64> = line.split(',').map(|n| n.parse().expect("a number")).collect();
-    let [pid, event, statement, count, ns, cpu_ns, db_us] = numbers[..] else {
-        panic!("seven numbers: {line}");
+    let [pid, event, statement, count, ns, cpu_ns, db_us, kept_ns] = numbers[..] else {
+        panic!("eight numbers: {line}");
     };
     WaitTruth {
         pid: pid as u32,
@@ -165,6 +167,7 @@ fn truth(line: &str) -> WaitTruth {
         ns,
         cpu_ns,
         db_us,
+        kept_ns,
     }
 }
 

@@ -3,16 +3,19 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use dbtime::throwaway::{Cluster, Options};
+use dbtime_model::recording::{HostMeta, Meta, RecordingWriter, SCHEMA_VERSION};
+use dbtime_model::{CounterRow, Rows};
 use dbtime_tests::{
-    Outcome, Session, builds, children, dbtime, dbtime_binary, distribution, needs_recording, number,
+    Outcome, Session, SmallDisk, builds, children, dbtime, dbtime_binary, distribution, needs_recording,
+    number,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -139,6 +142,19 @@ fn listed(store: &Path) -> Value {
     serde_json::from_str(&outcome.stdout).expect("JSON")
 }
 
+fn report_of(recording: &str) -> Value {
+    let outcome: Outcome = dbtime(&["report", recording, "--format", "json"]).expect_code(0);
+    serde_json::from_str(&outcome.stdout).expect("JSON")
+}
+
+/// Time in this wait event, seconds.
+fn seconds_in(report: &Value, wait: &str) -> f64 {
+    let rows = report["ledger"].as_array().expect("rows").iter();
+    rows.filter(|row| row["group"]["wait"] == wait)
+        .map(|row| number(&row["total_ns"]) / 1e9)
+        .sum()
+}
+
 #[test]
 fn all_that_two_servers_did_comes_into_the_store_whoever_is_killed() {
     needs_recording!();
@@ -228,15 +244,8 @@ fn all_that_two_servers_did_comes_into_the_store_whoever_is_killed() {
     );
     // Nobody has been asked for longer than some seconds' work that the killed one had not written.
     let url = format!("{}?host=db1", store.display());
-    let outcome: Outcome = dbtime(&["report", &url, "--format", "json"]).expect_code(0);
-    let report: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
-    let slept: f64 = report["ledger"]
-        .as_array()
-        .expect("rows")
-        .iter()
-        .filter(|row| row["group"]["wait"] == "Timeout:PgSleep")
-        .map(|row| number(&row["total_ns"]) / 1e9)
-        .sum();
+    let report = report_of(&url);
+    let slept = seconds_in(&report, "Timeout:PgSleep");
     let all = clusters.len() as f64 * 12.0;
     assert!(
         (all - 6.0..=all + 0.2).contains(&slept),
@@ -280,6 +289,221 @@ fn a_spool_that_is_full_loses_the_oldest_and_says_so() {
         gone.iter().all(|path| left.iter().all(|other| *path < other)),
         "{gone:?} {left:?}"
     );
+}
+
+/// Takes all the room that is left on a disk.
+fn fill(path: &Path) {
+    let mut file = fs::File::create(path).expect("there is room for a name");
+    let error = loop {
+        if let Err(e) = file.write_all(&[0; 1 << 12]) {
+            break e;
+        }
+    };
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "{error}");
+}
+
+#[test]
+fn a_disk_that_is_full_for_a_while_costs_nothing_and_is_told() {
+    const SLEEP_S: f64 = 6.0;
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let disk = SmallDisk::mount(4_096);
+    let spool = disk.join("spool");
+    let config = config(
+        home.path(),
+        &format!(
+            "spool = {spool:?}\nservers = [{:?}]\n[record]\nresolution = '1s'\n",
+            cluster.data_dir()
+        ),
+    );
+    let mut session = Session::connect(&cluster);
+    let mut agent = Agent::start(&config);
+    agent.wait_for(&["recording PostgreSQL"]);
+    let asleep = std::thread::spawn(move || session.run(&format!("SELECT pg_sleep({SLEEP_S})")));
+    let filler = disk.join("filler");
+    fill(&filler);
+    agent.wait_for(&["could not be written, trying again", "space"]);
+    fs::remove_file(&filler).expect("our own file");
+    asleep.join().expect("it has slept");
+    agent.stop();
+
+    let left = recordings(&spool);
+    assert_eq!(left.len(), 1, "{left:?}");
+    let path = left[0].to_str().expect("a plain path");
+    let report = report_of(path);
+    let slept = seconds_in(&report, "Timeout:PgSleep");
+    assert!(
+        (slept - SLEEP_S).abs() < 0.6,
+        "{slept} of {SLEEP_S} s\n{report:#}"
+    );
+    let notes = report["quality"]["notes"].to_string();
+    assert!(notes.contains("could not be written"), "{notes}");
+    assert_eq!(report["meta"]["complete"], true, "{report:#}");
+}
+
+/// The folder of a server in a spool that is to be.
+fn server_folder(spool: &Path) -> PathBuf {
+    let folder = spool.join("recordings/server");
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    made.expect("a new folder");
+    folder
+}
+
+const HOUR_US: i64 = 3_600_000_000;
+
+/// A recording of an hour (since the Unix epoch) that has ended: a megabyte that hardly compresses.
+fn plant(folder: &Path, hour: i64) -> PathBuf {
+    let path = folder.join(format!("{hour}.dbt"));
+    let start_us = hour * HOUR_US;
+    let meta = Meta {
+        schema: SCHEMA_VERSION.to_string(),
+        start_us,
+        end_us: start_us + HOUR_US,
+        host: HostMeta {
+            name: "db1".to_string(),
+            ..HostMeta::default()
+        },
+        ..Meta::default()
+    };
+    let mut noise = hour.unsigned_abs();
+    let counters = (0..100_000).map(|_| {
+        noise = noise
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        CounterRow {
+            time: start_us,
+            value: noise.cast_signed(),
+            ..CounterRow::default()
+        }
+    });
+    let rows = Rows {
+        counters: counters.collect(),
+        ..Rows::default()
+    };
+    let mut writer = RecordingWriter::create(&path, meta).expect("a new recording");
+    writer.write(&rows).expect("there is room");
+    writer.finish().expect("there is room");
+    path
+}
+
+/// Bytes that are free on the file system of this path.
+fn free(path: &Path) -> u64 {
+    let output = Command::new("df")
+        .args(["--block-size=1", "--output=avail"])
+        .arg(path)
+        .output();
+    let text = String::from_utf8(output.expect("df can be run").stdout).expect("text");
+    let number = text.lines().nth(1).expect("a second line").trim();
+    number.parse().expect("a number")
+}
+
+/// Somebody else writes a file, and so much is left.
+fn fill_up_to(filler: &Path, left: u64) {
+    let folder = filler.parent().expect("it is in a folder");
+    let bytes = free(folder).checked_sub(left).expect("there is more room");
+    fs::write(filler, vec![0; usize::try_from(bytes).expect("it is small")]).expect("there is room");
+}
+
+/// No server is needed: recordings are there already.
+#[test]
+fn others_that_fill_the_disk_cost_the_oldest_recordings_only_while_the_store_is_away() {
+    const FIRST_HOUR: i64 = 490_000;
+    const LEAST: u64 = 6_000_000;
+    needs_recording!();
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let disk = SmallDisk::mount(16_384);
+    let (spool, there, away) = (
+        disk.join("spool"),
+        home.path().join("there"),
+        home.path().join("away"),
+    );
+    let (folder, store) = (server_folder(&spool), there.join("store"));
+    fs::create_dir(&there).expect("a new folder");
+    let config = config(
+        home.path(),
+        &format!(
+            "spool = {spool:?}\nstore = {store:?}\nhost = 'db1'\nservers = ['/nonexistent']\n[keep]\nfree = '6 MB'\n"
+        ),
+    );
+
+    // The store takes it, so nothing is lost.
+    let before = free(&spool);
+    plant(&folder, FIRST_HOUR);
+    let size = before - free(&spool);
+    assert!(size > 700_000, "{size}");
+    fill_up_to(&disk.join("filler"), size / 2);
+    let mut agent = Agent::start(&config);
+    agent.wait_for(&["MB free, keep.free is 6.0 MB", "once they are uploaded"]);
+    agent.wait_for(&["store: put "]);
+    wait_until("what is uploaded is removed", || recordings(&spool).is_empty());
+    agent.stop();
+    assert_eq!(manifests(&store), 1);
+
+    // It does not: the oldest goes, and no more than has to. As long as it is not known whether it is for long, that is when half of what is
+    // to be left to others is in use.
+    fs::remove_file(disk.join("filler")).expect("our own file");
+    fs::rename(&there, &away).expect("our own folder");
+    let planted: Vec<PathBuf> = (1..=3).map(|hour| plant(&folder, FIRST_HOUR + hour)).collect();
+    fill_up_to(&disk.join("filler"), LEAST / 2 - size / 2);
+    let mut agent = Agent::start(&config);
+    agent.wait_for(&["upload failed, kept in the spool"]);
+    let line = agent.wait_for(&["removed, the spool's file system has", "its period is lost"]);
+    assert!(
+        line.starts_with(planted[0].to_str().expect("a plain path")),
+        "{line}"
+    );
+    agent.stop();
+    let mut left = recordings(&spool);
+    left.sort();
+    assert_eq!(left, planted[1..]);
+    assert!(free(&spool) >= LEAST / 2, "{} are free", free(&spool));
+
+    // The others come into the store, and it says what is missing.
+    fs::rename(&away, &there).expect("our own folder");
+    let mut agent = Agent::start(&config);
+    for _ in 0..2 {
+        agent.wait_for(&["store: put "]);
+    }
+    wait_until("what is uploaded is removed", || recordings(&spool).is_empty());
+    agent.stop();
+    let listing = listed(&store);
+    let host = &listing["hosts"][0];
+    let listed = host["recordings"].as_array().expect("recordings");
+    assert_eq!(listed.len(), 3, "{listing:#}");
+    let gap = serde_json::json!([{"from": listed[0]["end"], "to": listed[1]["start"]}]);
+    assert_eq!(host["gaps"], gap, "{listing:#}");
+}
+
+#[test]
+fn a_recording_is_as_old_as_agents_have_seen_it_whatever_the_clock_was_when_it_was_made() {
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let spool = home.path().join("spool");
+    let folder = server_folder(&spool);
+    let config = config(
+        home.path(),
+        &format!("spool = {spool:?}\nservers = ['/nonexistent']\n[keep]\nage = '1h'\nfree = '1 kB'\n"),
+    );
+    // Of 2001 and of 2096.
+    let planted = [275_000, 1_110_000].map(|hour| plant(&folder, hour));
+    let ages = spool.join("ages.json");
+    let mut agent = Agent::start(&config);
+    wait_until("it counts", || ages.exists());
+    agent.stop();
+    assert_eq!(recordings(&spool).len(), 2, "they have just been seen");
+
+    // An agent has run for more than an hour since.
+    let text = fs::read_to_string(&ages).expect("it is written");
+    let mut counted: Value = serde_json::from_str(&text).expect("JSON");
+    counted["seconds"] = 3_700.into();
+    fs::write(&ages, counted.to_string()).expect("it is ours");
+    let mut agent = Agent::start(&config);
+    for path in planted {
+        let line = agent.wait_for(&["removed, it is too old"]);
+        assert!(line.starts_with(path.to_str().expect("a plain path")), "{line}");
+    }
+    agent.stop();
+    assert!(recordings(&spool).is_empty());
 }
 
 /// Three sessions wait for a lock: twice there is room for ten exact seconds in a budget of 25, whoever makes them.
@@ -357,17 +581,8 @@ fn exact_recordings_are_made_when_a_condition_is_met_and_never_beyond_the_budget
     let (flights, others): (Vec<&Value>, Vec<&Value>) =
         listed.iter().partition(|one| one["flight"].is_string());
     assert_eq!((flights.len(), others.len()), (2, 1), "{listing:#}");
-    let report = |choice: &str| -> Value {
-        let url = format!("{}?{choice}", store.display());
-        let outcome: Outcome = dbtime(&["report", &url, "--format", "json"]).expect_code(0);
-        serde_json::from_str(&outcome.stdout).expect("JSON")
-    };
-    let waited = |report: &Value| -> f64 {
-        let rows = report["ledger"].as_array().expect("rows").iter();
-        rows.filter(|row| row["group"]["wait"] == "Lock:advisory")
-            .map(|row| number(&row["total_ns"]) / 1e9)
-            .sum()
-    };
+    let report = |choice: &str| report_of(&format!("{}?{choice}", store.display()));
+    let waited = |report: &Value| seconds_in(report, "Lock:advisory");
     for flight in flights {
         let id = flight["recording"].as_str().expect("an id");
         let report = report(&format!("recording={id}"));

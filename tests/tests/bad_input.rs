@@ -209,6 +209,40 @@ fn a_full_disk_is_named_and_what_was_written_stays_readable() {
     assert!(recorded.report(&[]).db_time_ns > 0);
 }
 
+#[test]
+fn a_store_on_a_disk_that_is_full_at_any_object_has_nothing_by_half_and_takes_it_once_there_is_room() {
+    const DISK_KB: u32 = 256;
+    needs_recording!();
+    let home = scratch();
+    let recording = home.path().join("x.dbt");
+    synthetic(&recording);
+    let ledger = |path: &Path| {
+        let answer = dbtime(&["report", plain(path), "--format", "json"]).expect_code(0);
+        let report: serde_json::Value = serde_json::from_str(&answer.stdout).expect("it is JSON");
+        report["ledger"].clone()
+    };
+    let truth = ledger(&recording);
+    let mut failed = 0;
+    for room_kb in (0..DISK_KB).step_by(4) {
+        let disk = SmallDisk::mount(DISK_KB);
+        let (store, filler) = (disk.join("store"), disk.join("filler"));
+        fs::write(&filler, vec![0u8; ((DISK_KB - room_kb) << 10) as usize]).expect("there is room for it");
+        let put = ["store", "put", "--host", "db1", plain(&recording), plain(&store)];
+        let outcome = dbtime(&put);
+        if outcome.code == 0 {
+            break;
+        }
+        failed += 1;
+        outcome.expect_code(1).expect_stderr(&[plain(&store), "space"]);
+        let report = dbtime(&["report", plain(&store)]);
+        assert!([1, 3].contains(&report.code), "{room_kb} KB: {report:?}");
+        fs::remove_file(&filler).expect("our own file");
+        dbtime(&put).expect_code(0);
+        assert_eq!(ledger(&store), truth, "{room_kb} KB");
+    }
+    assert!((4..30).contains(&failed), "{failed}");
+}
+
 /// As `record`: where not even the first segment could be written, nothing blocks the name.
 #[test]
 fn a_full_disk_leaves_nothing_of_switches_that_were_not_written() {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{
-    Recorded, Recorder, Session, SlowDisk, Stopped, assert_close, causes, dbtime, distribution,
-    every_version, needs_recording, number, pgbench, say, schedstat,
+    Recorder, Session, SlowDisk, Stopped, assert_close, causes, dbtime, distribution, every_version,
+    needs_recording, number, pgbench, say, schedstat,
 };
 use serde_json::Value;
 
@@ -31,17 +31,6 @@ fn by(report: &Value, wait: &str) -> BTreeMap<(u64, String), f64> {
         }
     }
     seconds
-}
-
-/// Stacks of a flame graph and their nanoseconds.
-fn folded(recorded: &Recorded, options: &[&str]) -> Vec<(String, f64)> {
-    let path = recorded.path.to_str().expect("a plain path");
-    let printed = dbtime(&[&["flame", path, "-o", "-"], options].concat()).expect_code(0);
-    let of = |line: &str| {
-        let (stack, ns) = line.rsplit_once(' ').expect("a stack and its time");
-        (stack.to_string(), ns.parse().expect("a number"))
-    };
-    printed.stdout.lines().map(of).collect()
 }
 
 /// Who of these sessions waits for whom, as the server says it every few milliseconds: seconds by waiter and root.
@@ -120,6 +109,18 @@ fn a_chain_of_sessions_leads_to_its_root_and_the_server_agrees() {
             "{}: {root:.3} of {all:.3} s led to the client of A, {by_server:.3} s by pg_blocking_pids",
             recorded.meta.collector.tier
         ));
+        // What A had executed last, as looks at the lock table say: there is none in the first and the last moment of its pause.
+        let said = report["causes"].as_array().expect("waits").iter();
+        let parts = said.flat_map(|of| of["by"].as_array().expect("parts"));
+        let last: f64 = parts
+            .filter(|part| part["pid"] == pids[0] && part["text"] == "UPDATE t SET n = ? WHERE id = ?")
+            .map(|part| number(&part["ns"]) / 1e9)
+            .sum();
+        assert!(
+            last > 0.8 * root,
+            "{last} of {root}: {}",
+            recorded.text(&["--causes"])
+        );
         // Three waits of 2.9, 2.6 and 2.3 s. Hardly anything else: those that end one after the other.
         assert!(root > 0.97 * all, "{found:?}\n{}", recorded.text(&["--causes"]));
         assert_close("led to A, s", root, by_server, 0.03, 0.0);
@@ -186,7 +187,7 @@ fn what_the_holder_does_meanwhile_is_named_in_every_version() {
         assert_close("computes, s", of("session"), truth, 0.0, 0.05 * truth + not_seen);
         assert_close("sleeps, s", of("timer"), 1.0, 0.0, 0.04 + not_seen);
         // Where in the code it computes, above the stack of the one that waits for it; the picture is as wide as without it.
-        let [with, without] = [&["--causes"][..], &[]].map(|options| folded(&recorded, options));
+        let [with, without] = [&["--causes"][..], &[]].map(|options| recorded.flame(options));
         let width = |stacks: &[(String, f64)]| stacks.iter().map(|(_, ns)| ns).sum::<f64>();
         assert_close("width, ns", width(&with), width(&without), 0.0, 0.5);
         let computes = |stack: &str| {

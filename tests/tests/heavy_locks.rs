@@ -246,7 +246,8 @@ fn all_locks_are_those_of_pg_locks_in_every_version() {
             assert!(kinds.contains(kind), "{name}: no {kind}");
         }
         assert_eq!(number(&report["not_read"]) + number(&report["without_room"]), 0.0);
-        assert!(number(&report["looks"]) >= 8.0, "{report:#}");
+        // Ten where a CPU is free; looks that find none are further apart.
+        assert!(number(&report["looks"]) >= 3.0, "{report:#}");
 
         // Each was so at every look.
         for (lock, request) in &all {

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{
-    KernelObjects, Programs, Recorded, Recorder, Running, Session, dbtime, dbtime_binary, distribution,
-    instances, needs_recording, pgbench, say, wait_for_state,
+    KernelObjects, Programs, Recorded, Recorder, Running, Session, assert_between, dbtime, dbtime_binary,
+    distribution, instances, needs_recording, pgbench, say, wait_for_state,
 };
 use tempfile::TempDir;
 
@@ -384,18 +384,40 @@ fn a_recorder_that_stood_still_says_so_and_no_second_has_more_than_a_second() {
     let recorders = [&[][..], &["--exact"]].map(|tier| (tier, Recorder::server(&cluster, tier)));
     let signal = |signal| recorders.iter().for_each(|(_, recorder)| recorder.signal(signal));
     std::thread::sleep(Duration::from_millis(1_500));
+    let begun = Instant::now();
     signal(libc::SIGSTOP);
     std::thread::sleep(STOOD_STILL);
     signal(libc::SIGCONT);
     std::thread::sleep(Duration::from_millis(2_500));
+    // Until it has a CPU again it stands still, too.
+    let longest = begun.elapsed();
     for (tier, recorder) in recorders {
         let recorded = recorder.stop();
         let note = recorded
             .meta
             .notes
             .iter()
-            .find(|note| note.text.contains("did not run for 5."));
+            .find(|note| note.text.contains("did not run for "));
         let note = note.unwrap_or_else(|| panic!("{tier:?}: {:?}", recorded.meta.notes));
+        let told = note
+            .text
+            .split("did not run for ")
+            .nth(1)
+            .expect("it says how long");
+        let told: f64 = told
+            .split(" s")
+            .next()
+            .expect("a number")
+            .parse()
+            .expect("of seconds");
+        assert_between(
+            "stood still, s",
+            told,
+            STOOD_STILL.as_secs_f64(),
+            longest.as_secs_f64(),
+            0.0,
+            0.05,
+        );
         // Broken at the width of the page.
         let shown: Vec<String> = recorded.text(&[]).split_whitespace().map(String::from).collect();
         assert!(

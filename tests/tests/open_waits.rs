@@ -26,6 +26,24 @@ fn causes(recorded: &Recorded, wait: &str) -> BTreeMap<(u64, String), f64> {
     sums
 }
 
+/// The share of a wait for locks in a statement that was for one of them, and that one.
+fn waited_for(recorded: &Recorded, event: &str, text: &str) -> (f64, Value) {
+    let report = recorded.json(&["--causes", "--top", "1000"]);
+    let waits = report["causes"].as_array().expect("waits");
+    let is_meant = |of: &&Value| {
+        let said = of["text"].as_str().unwrap_or_default();
+        of["wait"] == format!("Lock:{event}") && said.to_lowercase().contains(&text.to_lowercase())
+    };
+    let wait = waits
+        .iter()
+        .find(is_meant)
+        .unwrap_or_else(|| panic!("{text}: {report:#}"));
+    let locks = wait["locks"].as_array().unwrap_or_else(|| panic!("{wait:#}"));
+    let known: f64 = locks.iter().map(|lock| number(&lock["ns"])).sum();
+    assert!(known <= number(&wait["ns"]), "{wait:#}");
+    (number(&locks[0]["ns"]) / number(&wait["ns"]), locks[0].clone())
+}
+
 /// By whom the server says that a session is blocked; 0 = by a prepared transaction.
 fn blocked_by(witness: &mut Session, pid: u32) -> Vec<u64> {
     let said = witness.ask(&format!(
@@ -62,6 +80,8 @@ fn scene(cluster: &Cluster) {
         "CREATE TABLE shared (n int)",
         "CREATE TABLE prepared AS SELECT 0 AS n",
         "BEGIN; UPDATE prepared SET n = 1; PREPARE TRANSACTION 'forgotten'",
+        // Names of relations are those of the last checkpoint.
+        "CHECKPOINT",
     ] {
         for sql in sql.split("; ") {
             witness.run(sql);
@@ -126,6 +146,39 @@ fn scene(cluster: &Cluster) {
     let found = causes(&recorded, "Lock:transactionid");
     assert!(share(&found, 0, "prepared") > 0.98, "{found:?}\n{printed}");
     assert!(printed.contains("a prepared transaction"), "{printed}");
+    // Which relations, by the names that they were given here, and the row whose transaction nobody ends.
+    for (wait, text, lock, row) in [
+        (
+            "relation",
+            "ALTER TABLE read",
+            "relation public.read in postgres",
+            None,
+        ),
+        ("relation", "count", "relation public.read in postgres", None),
+        (
+            "relation",
+            "INSERT INTO shared",
+            "relation public.shared in postgres",
+            None,
+        ),
+        (
+            "transactionid",
+            "UPDATE prepared",
+            "transactionid ",
+            Some("public.prepared"),
+        ),
+    ] {
+        let (share, found) = waited_for(&recorded, wait, text);
+        say(&format!("{text}: {found} {share:.3}"));
+        let name = found["name"].as_str().expect("a name");
+        // Looks are some tenths of a second apart where CPUs are busy.
+        assert!(
+            name.starts_with(lock) && share > 0.7,
+            "{text}: {found}\n{printed}"
+        );
+        assert!(printed.contains(&format!("for {name}: ")), "{name}: {printed}");
+        assert_eq!(found["row"]["relation_name"].as_str(), row, "{text}: {found}");
+    }
     // Two waited for the ALTER, and three for the reader behind it.
     let report = recorded.json(&["--causes"]);
     let waiters = |pid: u64| {
@@ -185,6 +238,9 @@ fn a_wait_that_the_server_ends_itself_was_for_who_had_the_lock() {
             share(&found, holder.pid(), "client") > 0.98,
             "{tier:?}: {found:?}"
         );
+        let (share, lock) = waited_for(&recorded, "advisory", "pg_advisory_lock");
+        assert_eq!(lock["name"], "advisory 1 in postgres", "{lock}");
+        assert!(share > 0.7, "{tier:?}: {share} {lock}");
     }
 }
 

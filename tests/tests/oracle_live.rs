@@ -182,7 +182,7 @@ fn exact_at_switches_blocked_time_is_true_to_the_log() {
         let session = recorded.session(pid);
         assert_conserved(&session);
         for (number, name) in [(event::ROW_LOCK, ROW_LOCK), (event::QUANTUM, QUANTUM)] {
-            let off_cpu = sum(&truth, pid, number, |t| t.ns - t.cpu_ns);
+            let off_cpu = off_cpu(&truth, pid, number);
             let found = session.ns(Some(name), &[State::Sleep, State::Runnable]) as f64 / 1e9;
             say(&format!(
                 "{pid} {name}: truth {off_cpu:.4} s off CPU, recorded {found:.4} s"
@@ -192,17 +192,24 @@ fn exact_at_switches_blocked_time_is_true_to_the_log() {
                 found,
                 off_cpu,
                 0.0,
-                blocked_error(&recorded, &session, off_cpu),
+                blocked_error(&truth, &recorded, &session, number),
             );
         }
     }
 }
 
 /// How far blocked time may be from what the session's own clocks say: its clock of the CPU stands still while a hypervisor has
-/// that, and a switch that BPF was not shown leaves up to so much on the wrong side (docs/exact.md).
-fn blocked_error(recorded: &Recorded, session: &SessionTime, seconds: f64) -> f64 {
+/// that, it may be kept from its CPU between its clock and its event, and a switch that BPF was not shown leaves up to so much on the
+/// wrong side (docs/exact.md).
+fn blocked_error(truth: &[WaitTruth], recorded: &Recorded, session: &SessionTime, event: u32) -> f64 {
     let missed = session.counter(counter::MISSED) as f64 * MISSED_SWITCH;
-    (0.005 * seconds).max(0.0005) + recorded.stolen + missed
+    let seconds = off_cpu(truth, session.row.pid, event);
+    let kept = sum(truth, session.row.pid, event, |t| t.kept_ns);
+    (0.005 * seconds).max(0.0005) + recorded.stolen + missed + kept
+}
+
+fn off_cpu(truth: &[WaitTruth], pid: u32, event: u32) -> f64 {
+    sum(truth, pid, event, |t| t.ns - t.cpu_ns)
 }
 
 /// Seconds of waits that are not in their calls: a wait is recorded from the entry of its call to the exit. What the session
@@ -616,7 +623,7 @@ fn more_statements_than_there_is_room_for_stay_exact() {
         let statements: std::collections::BTreeSet<u64> =
             session.activity.iter().map(|row| row.statement).collect();
         assert!(statements.len() > 150, "{tier}: {} statements", statements.len());
-        let off_cpu = sum(&truth, session.row.pid, event::QUANTUM, |t| t.ns - t.cpu_ns);
+        let off_cpu = off_cpu(&truth, session.row.pid, event::QUANTUM);
         let found = session.ns(Some(QUANTUM), &[State::Sleep, State::Runnable]) as f64 / 1e9;
         say(&format!(
             "{tier}: truth {off_cpu:.4} s off CPU, recorded {found:.4} s"
@@ -626,7 +633,7 @@ fn more_statements_than_there_is_room_for_stay_exact() {
             found,
             off_cpu,
             0.0,
-            blocked_error(&recorded, &session, off_cpu),
+            blocked_error(&truth, &recorded, &session, event::QUANTUM),
         );
         assert_eq!(session.ns(Some("[not read]"), &State::ALL), 0, "{tier}");
     }

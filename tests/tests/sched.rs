@@ -11,8 +11,8 @@ use dbtime::throwaway::Options;
 use dbtime_model::recording::{Meta, Recording};
 use dbtime_model::{Rows, SessionId, State, SwitchRow};
 use dbtime_tests::{
-    Outcome, Programs, Recorder, Running, Session, StandIn, assert_close, dbtime, dbtime_binary,
-    distribution, event, needs_recording, say, wait_for_state,
+    Outcome, Programs, Recorder, Running, Session, StandIn, assert_between, assert_close, dbtime,
+    dbtime_binary, distribution, event, needs_recording, say, wait_for_state,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -440,9 +440,9 @@ fn sleeps_of_a_session_are_in_their_wait_events() {
 /// planning, and giving memory back at the end.
 fn burn_twice(session: &mut Session, rounds: usize) {
     for _ in 0..rounds {
-        session.run("SELECT sum(length(md5(i::text))) FROM (SELECT generate_series(1, 100000) i) s");
+        session.run("SELECT sum(length(md5(i::text))) FROM (SELECT generate_series(1, 400000) i) s");
         session.run("SELECT pg_sleep(0.05)");
-        session.run("SELECT max(i % 100) FROM (SELECT generate_series(1, 800000) i) s");
+        session.run("SELECT max(i % 100) FROM (SELECT generate_series(1, 1200000) i) s");
     }
     session.wait_until_idle();
 }
@@ -495,7 +495,9 @@ fn time_by_query_is_what_pg_stat_kcache_counts() {
         assert_ne!(statement["text"], Value::Null);
         say(&format!("{line}: {statement}"));
         if number(cpu) > 0.1 {
-            assert_close(id, seconds(&statement["run_ns"]), number(cpu), 0.03, 0.0);
+            // Beside its execution each has 0.8 to 2 ms: parsing, and giving back what it used, which takes the longer the busier the host is.
+            let (cpu, besides) = (number(cpu), ROUNDS as f64 * 0.003);
+            assert_between(id, seconds(&statement["run_ns"]), cpu, cpu + besides, 0.02, 0.0);
         } else {
             // It sleeps.
             let off = seconds(&statement["off_cpu"]["sum_ns"]);

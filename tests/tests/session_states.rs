@@ -1,4 +1,4 @@
-//! What the database says of a session as a whole: its state, its application, whose parallel worker it is.
+//! What the database says of a session as a whole: its state, its user, database and application, whose parallel worker it is.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -7,11 +7,15 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use dbtime::throwaway::{Cluster, Options, SUPERUSER};
+use dbtime_tests::snapping::Snapping;
 use dbtime_tests::{
-    Recorded, Recorder, Session, assert_between, assert_close, distribution, every_version, needs_recording,
-    say,
+    Recorded, Recorder, Server, Session, assert_between, assert_close, distribution, every_version,
+    needs_recording, say,
 };
 use serde_json::Value;
+
+/// An address of this host at which no other server listens that a test has.
+const ADDRESS: &str = "127.77.5.43";
 
 /// Seconds in these sections by the value of a dimension, of one process.
 fn seconds(recorded: &Recorded, pid: u32, by: &str, sections: &[&str]) -> BTreeMap<String, f64> {
@@ -51,21 +55,23 @@ fn the_state_of_a_session_is_what_the_server_says_in_every_version() {
         ];
         // No shorter than the first, no longer than the second.
         let mut truth: BTreeMap<&str, [f64; 2]> = BTreeMap::new();
+        let state = "idle in transaction";
+        let begin = Instant::now();
         session.run("BEGIN; SELECT 1");
-        truth.insert(
-            "idle in transaction",
-            [stay(&cluster, &session, "idle in transaction", 800); 2],
-        );
+        let least = stay(&cluster, &session, state, 800);
         session.run("COMMIT");
+        truth.insert(state, [least, begin.elapsed().as_secs_f64()]);
         let idle = stay(&cluster, &session, "idle", 400);
         let begin = Instant::now();
         session.run("SELECT pg_sleep(0.7)");
         truth.insert("active", [0.7, begin.elapsed().as_secs_f64()]);
         session.run("BEGIN");
-        session.try_run("SELECT 1 / 0").expect_err("nobody can");
         let state = "idle in transaction (aborted)";
-        truth.insert(state, [stay(&cluster, &session, state, 600); 2]);
+        let begin = Instant::now();
+        session.try_run("SELECT 1 / 0").expect_err("nobody can");
+        let least = stay(&cluster, &session, state, 600);
         session.run("ROLLBACK");
+        truth.insert(state, [least, begin.elapsed().as_secs_f64()]);
         session.wait_until_idle();
         for recorder in recorders {
             let recorded = recorder.stop();
@@ -149,7 +155,7 @@ fn what_the_application_calls_itself_is_followed() {
     let mut late = begin.elapsed().as_secs_f64() - 4.4;
     for _ in 0..10 {
         let mut other = Session::connect_with(&cluster, "-c application_name=short");
-        other.burn(Duration::from_millis(60));
+        other.burn(Duration::from_millis(150));
         other.end();
         short += 1;
     }
@@ -231,4 +237,86 @@ fn a_parallel_worker_works_for_its_leaders_user_statement_and_application() {
     };
     assert_eq!(largest("parallel worker"), largest("client backend"));
     assert_ne!(largest("client backend"), "[unknown]");
+}
+
+/// The pids in this list of sessions, in order.
+fn pids(sessions: &Value) -> Vec<u64> {
+    let sessions = sessions.as_array().expect("sessions").iter();
+    let mut pids: Vec<u64> = sessions.filter_map(|session| session["pid"].as_u64()).collect();
+    pids.sort_unstable();
+    pids
+}
+
+#[test]
+fn names_with_blanks_and_brackets_are_told_and_choose_sessions_in_every_version() {
+    needs_recording!();
+    every_version().iter().for_each(names_with_blanks);
+}
+
+fn names_with_blanks(build: &Server) {
+    let cluster = build.start(Options::default().set("listen_addresses", ADDRESS));
+    for name in ["a b", "a"] {
+        cluster
+            .psql(&format!("CREATE ROLE \"{name}\" SUPERUSER LOGIN"))
+            .expect("a role");
+    }
+    for name in ["c [local] d", "b c [local] d"] {
+        cluster
+            .psql(&format!("CREATE DATABASE \"{name}\""))
+            .expect("a database");
+    }
+    let mut sessions = [
+        Session::connect_as(&cluster, "a b", "c [local] d"),
+        Session::connect_to(&cluster, ADDRESS, "a b", "c [local] d"),
+        // With the same title as the first one.
+        Session::connect_as(&cluster, "a", "b c [local] d"),
+        Session::connect_to(&cluster, ADDRESS, "a", "b c [local] d"),
+    ];
+    // What the server says of them.
+    let told = sessions.each_mut().map(|session| {
+        session.run("SET application_name = 'an [app]'");
+        session.ask(
+            "SELECT concat_ws('|', usename, datname, application_name,
+                 coalesce(host(client_addr) || '(' || client_port || ')', '[local]'))
+             FROM pg_stat_activity WHERE pid = pg_backend_pid()",
+        )
+    });
+    assert_eq!(told[0], "a b|c [local] d|an [app]|[local]");
+    assert!(
+        told[3].starts_with("a|b c [local] d|an [app]|127."),
+        "{}",
+        told[3]
+    );
+    let who = ["user=\"a b\"", "database=c [local] d", "'application=an [app]'"];
+    let snapping = Snapping::start(&cluster, &[&["end", "1"], &who[..]].concat());
+    let recorders = [
+        Recorder::server(&cluster, &[]),
+        Recorder::server(&cluster, &["--collector", "proc"]),
+    ];
+    for session in &mut sessions {
+        session.run("SELECT pg_sleep(0.1)");
+    }
+    // All of the second in which that was has been told.
+    sleep(Duration::from_millis(1_200));
+    let mut both = [&sessions[0], &sessions[1]].map(|session| u64::from(session.pid()));
+    both.sort_unstable();
+    let snapshots = snapping.stop();
+    assert_eq!(pids(&snapshots[0]["sessions"]), both, "{snapshots:#?}");
+    for recorder in recorders {
+        let recorded = recorder.stop();
+        for (session, told) in sessions.iter().zip(&told) {
+            let row = recorded.session(session.pid()).row;
+            let found = [&row.user, &row.database, &row.application, &row.client].map(|text| &**text);
+            assert_eq!(found.join("|"), *told, "{row:?}");
+            assert_eq!(row.backend_type, "client backend", "{row:?}");
+        }
+        let chosen = ["--where", "user=a b", "--where", "database=c [local] d"];
+        let report = recorded.json(&[&chosen[..], &["--by", "user,database"]].concat());
+        assert_eq!(pids(&report["sessions"]), both, "{report:#}");
+        for row in report["ledger"].as_array().expect("rows") {
+            let group = &row["group"];
+            let is_theirs = group["user"] == "a b" && group["database"] == "c [local] d";
+            assert!(is_theirs, "{row:#}");
+        }
+    }
 }

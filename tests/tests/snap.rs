@@ -81,6 +81,7 @@ fn what_grew_is_what_the_kernel_counts() {
     worker.wait_until_idle();
     let pid = worker.pid();
     let who = pid.to_string();
+    let earlier = counts(pid);
     // All of them look at the same work, which the kernel counts once.
     let snapping = std::thread::scope(|scope| {
         let begun = TIERS.map(|tier| {
@@ -100,6 +101,7 @@ fn what_grew_is_what_the_kernel_counts() {
     // Nothing is going on any more when the second ends.
     let after = counts(pid);
     std::thread::sleep(Duration::from_millis(1_200));
+    let later = counts(pid);
     for (tier, snapping) in TIERS.into_iter().zip(snapping) {
         let snapshots = snapping.stop();
         let [snapshot] = &snapshots[..] else {
@@ -109,9 +111,11 @@ fn what_grew_is_what_the_kernel_counts() {
         let truth = |name: &str| after[name] - before[name];
         for name in after.keys().filter(|name| *name != "cpu") {
             let told = growth(found, "STAT", name);
+            // A signal may have come to it before or after: it reads what the signal says.
+            let most = later[name] - earlier[name];
             assert!(
-                told == truth(name),
-                "{tier:?}: {name}: {told}, and {} by /proc",
+                (truth(name)..=most).contains(&told),
+                "{tier:?}: {name}: {told}, and {} to {most} by /proc",
                 truth(name)
             );
         }
@@ -260,8 +264,10 @@ fn locks_of_the_lock_table_are_those_of_the_sessions_that_are_meant() {
     let mut waiter = Session::connect(&cluster);
     let snapping = Snapping::start(&cluster, &["3", "1", "fg", "gather=o"]);
     let waiting = waiter.pid();
+    let begun = Instant::now();
     let waits = std::thread::spawn(move || waiter.run("SELECT pg_advisory_lock(42)"));
     let snapshots = snapping.finish();
+    let waited = begun.elapsed().as_secs_f64();
     let [snapshot] = &snapshots[..] else {
         panic!("one snapshot: {snapshots:?}");
     };
@@ -275,9 +281,9 @@ fn locks_of_the_lock_table_are_those_of_the_sessions_that_are_meant() {
         });
         of_it.map(|line| number(&line["growth"]) / 1e9).sum::<f64>()
     };
-    // Some ten looks a second; the wait began when the snapshot had begun.
+    // Some ten looks a second; the wait began when it was said that the snapshot had, and that may come late.
     assert_close("held, s", had(holder.pid(), " held"), 3.0, 0.0, 0.7);
-    assert_close("awaited, s", had(waiting, " awaited"), 2.7, 0.0, 0.9);
+    assert_close("awaited, s", had(waiting, " awaited"), waited - 0.4, 0.0, 0.8);
     holder.run("SELECT pg_advisory_unlock(42)");
     waits.join().expect("it gets the lock");
 }

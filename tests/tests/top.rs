@@ -355,6 +355,8 @@ fn a_chain_of_locks_is_among_the_causes_and_the_key_records_it() {
     let mut holder = Session::connect(&cluster);
     holder.run("CREATE TABLE queue (id int PRIMARY KEY, n int)");
     holder.run("INSERT INTO queue VALUES (1, 0), (2, 0)");
+    // Names of relations are read from the server's files.
+    holder.run("CHECKPOINT");
     let mut first = Session::connect(&cluster);
     let mut second = Session::connect(&cluster);
     let pids = [holder.pid(), first.pid(), second.pid()];
@@ -408,6 +410,13 @@ fn a_chain_of_locks_is_among_the_causes_and_the_key_records_it() {
     };
     let text = screen.wait_for("the chain", SOON, is_there);
     assert!(text.contains("idle in transaction (its client)"), "{text}");
+    // What it was for is known once it has been seen for half of the time.
+    screen.wait_for("the locks", SOON, |text| {
+        pids[1..].iter().all(|pid| {
+            let mut lines = text.lines();
+            lines.any(|line| line.contains(&format!("{pid},")) && line.contains(" transactionid "))
+        })
+    });
     // The same wait by wait.
     screen.press("s");
     screen.wait_for("wait by wait", SOON, |text| is_headed(text, "waited for"));
@@ -464,6 +473,7 @@ fn a_chain_of_locks_is_among_the_causes_and_the_key_records_it() {
         .expect_code(0)
         .stdout;
     assert!(causes.contains(&format!("pid {}", pids[0])), "{causes}");
+    assert!(causes.contains("of public.queue"), "{causes}");
 }
 
 #[test]

@@ -3,9 +3,10 @@
 import { type Blocker, Blockers } from "./blockers.ts";
 import { causePlaces, type CausePlaces } from "./cause_places.ts";
 import type { Recording } from "./data.ts";
-import { type Dimension, type Filter, OF_CODE } from "./filter.ts";
+import { chosen, type Dimension, type Filter, OF_CODE } from "./filter.ts";
 import { type Pairs, pairsOf } from "./pairs.ts";
 import { NO_NODE } from "./paths.ts";
+import { type LockShare, WaitedLocks } from "./waited_locks.ts";
 
 /** What is kept of the causes cannot be told apart by these. */
 const NOT_FOLLOWED: readonly Dimension[] = ["session_state", ...OF_CODE];
@@ -33,6 +34,8 @@ export interface CausedWait {
   wait: number;
   sessions: Set<number>;
   ns: number;
+  /** For which locks of the lock table, as far as that is known: the most first. */
+  locks: LockShare[];
   causes: Iterable<CauseNode>;
   /** How many there are, with all below them. */
   places: number;
@@ -53,6 +56,7 @@ export class Chains {
   private readonly sessionWaits: Pairs;
   private readonly places: CausePlaces;
   private readonly blockers: Blockers;
+  private readonly locks: WaitedLocks;
 
   constructor(private readonly of: Recording) {
     const { chain, session, wait } = of.causes;
@@ -61,12 +65,15 @@ export class Chains {
     this.sessionWaits = pairsOf(session, wait, of.waits.length);
     this.places = causePlaces(of, this.waitChains);
     this.blockers = new Blockers(of, this.sessionChains);
+    this.locks = new WaitedLocks(of);
   }
 
-  /** Of the cells that are taken. */
-  causes(takes: Uint8Array): Causes {
+  /** Of what is chosen. */
+  causes(filter: Filter): Causes {
     const { of, places, sessionChains, sessionWaits, waitChains } = this;
     const table = of.causes;
+    const takes = chosen(of, table, filter);
+    const locks = this.locks.shares(filter, takes);
     const ofWait = new Float64Array(waitChains.count);
     const ofSession = new Float64Array(sessionChains.count);
     const isThere = new Uint8Array(sessionWaits.count);
@@ -95,7 +102,7 @@ export class Chains {
       if (!isThere[pair]) continue;
       const wait = sessionWaits.other[pair]!;
       let ofThis = waits.get(wait);
-      if (!ofThis) waits.set(wait, (ofThis = { wait, sessions: new Set(), ns: 0, causes: new Nodes(of, places, ns, wasThere, places.first[wait]!), places: 0 }));
+      if (!ofThis) waits.set(wait, (ofThis = { wait, sessions: new Set(), ns: 0, locks: locks.get(wait) ?? [], causes: new Nodes(of, places, ns, wasThere, places.first[wait]!), places: 0 }));
       ofThis.sessions.add(sessionWaits.one[pair]!);
     }
     // What is behind a place has a larger number.

@@ -7,17 +7,31 @@ import { button, make, more } from "./dom.ts";
 import { type Dimension, DIMENSION_NAMES, factOf, type Filter, isFiltered } from "./filter.ts";
 import type { Order } from "./ranked_table.ts";
 import { statementLabel } from "./timeline.ts";
+import { type LockShare, OTHERS } from "./waited_locks.ts";
 import { amount, cell, counted, oneLine, percent } from "./words.ts";
 
 /** Wait events, and causes below each of them, before the others have to be asked for. */
 const WAITS = 6;
 const CAUSES = 8;
+/** Locks of a wait event before the others have to be asked for, and when they are. */
+const LOCKS = 3;
+const ALL_LOCKS = 200;
+/** One part in so many of the time has to be of no known lock that it is said. */
+const MANY = 100;
 /** By what wait events are sorted as usual. */
 const TIME = "time";
 /** What stands for a column in the address; by what has none nothing is sorted. Without a name it is that of the unit. */
 const COLUMNS = [{ word: "wait", name: "waited for" }, { word: "sessions", name: "which was" }, { word: TIME, name: null }, { word: null, name: "%" }] as const;
 /** Letters of a statement. */
 const LONGEST = 100;
+
+function isIdleInTransaction(sessionState: string): boolean {
+  return sessionState.startsWith("idle in ");
+}
+
+function sumOf(shares: LockShare[]): number {
+  return shares.reduce((all, { ns }) => all + ns, 0);
+}
 
 export class CausesView {
   readonly element = make("div", { class: "causes" });
@@ -104,7 +118,7 @@ export class CausesView {
     return isFiltered(filter) ? "Nothing of what is chosen was blocked." : "No session was blocked in DB time.";
   }
 
-  private wait({ wait, sessions, ns, causes, places }: CausedWait, all: Causes): { rows: HTMLElement[]; hidden: number } {
+  private wait({ wait, sessions, ns, locks, causes, places }: CausedWait, all: Causes): { rows: HTMLElement[]; hidden: number } {
     const { of } = this;
     const label = of.waits[wait]!.label;
     const mark = make("i", { class: "swatch", "aria-hidden": "true" });
@@ -125,7 +139,35 @@ export class CausesView {
       }
     };
     add(causes, 1);
-    return { rows, hidden: places + 1 - rows.length };
+    let hidden = places + 1 - rows.length;
+    if (locks.length > 0) {
+      const named = locks.slice(0, this.showsAll ? ALL_LOCKS : LOCKS);
+      if (!this.showsAll) hidden += locks.length - named.length;
+      rows.splice(1, 0, this.locks(named, locks.slice(named.length), ns));
+    }
+    return { rows, hidden };
+  }
+
+  /** For which locks of the lock table sessions waited: some with their names, the others together, and what is not known. */
+  private locks(named: LockShare[], others: LockShare[], whole: number): HTMLElement {
+    const { of } = this;
+    const line = make("td", { colspan: "4" }, "for ");
+    const part = (name: string, ns: number) => {
+      const text = make("span", {}, `${name}: ${amount(of, ns)}`);
+      text.dataset.ns = String(ns);
+      if (line.childElementCount > 0) line.append(", ");
+      line.append(text);
+      return text;
+    };
+    for (const { lock, sessions, ns } of named) {
+      const text = part(lock === OTHERS ? "[left out of this page]" : oneLine(of.waited_locks[lock]!), ns);
+      text.title = `waited for by ${counted(sessions, "session")}`;
+      text.dataset.sessions = String(sessions);
+    }
+    if (others.length > 0) part(counted(others.length, "other"), sumOf(others));
+    const unknown = whole - sumOf(named) - sumOf(others);
+    if (unknown * MANY >= whole) part("[not known]", unknown);
+    return make("tr", { class: "locks" }, line);
   }
 
   private cause(node: CauseNode, depth: number, whole: number): HTMLElement {
@@ -151,7 +193,7 @@ export class CausesView {
       const words = { session: "[not known]", unknown: "[not known]", device: "a device", timer: "a timer", client: "its own client", process: "a process outside of the database", prepared: "a prepared transaction, which no process has", network: "the network", other_host: "another host, or the network", "left out": "[left out of this page]" };
       return [document.createTextNode(words[kind ?? "unknown"])];
     }
-    const [session, statement] = link;
+    const [session, statement, , sessionState] = link;
     const parts: Node[] = [];
     if (sessions === 1) {
       const pid = String(of.sessions.pid[session]);
@@ -163,7 +205,8 @@ export class CausesView {
     if (query !== "0") {
       const text = statementLabel(of, statement);
       const short = text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text;
-      parts.push(document.createTextNode(": "), button(short, { class: "statement", "aria-label": `Only query ${query}`, title: text }, () => this.choose("query", query)));
+      const isLast = isIdleInTransaction(of.session_states[sessionState]!);
+      parts.push(document.createTextNode(isLast ? ", last: " : ": "), button(short, { class: "statement", "aria-label": `Only query ${query}`, title: text }, () => this.choose("query", query)));
     }
     return parts;
   }
@@ -179,7 +222,7 @@ export class CausesView {
         return `${wait}, waiting itself`;
       case "client":
         if (of.waits[link[2]]!.label.endsWith(":RecoveryPause")) return `${wait}, until a client resumes it`;
-        return sessionState.startsWith("idle in ") ? `${sessionState} (its client)` : "waiting for its client";
+        return isIdleInTransaction(sessionState) ? `${sessionState} (its client)` : "waiting for its client";
       case "device":
         return `${wait}, on a device`;
       case "timer":

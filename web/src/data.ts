@@ -112,6 +112,8 @@ interface Dictionaries {
   chains: number[][];
   /** Session, statement, wait, state of the session, state. */
   links: [number, number, number, number, number][];
+  /** Of the lock table; the first stands for those that found no place. */
+  waited_locks: string[];
   states: string[];
   state_groups: ("cpu" | "queue" | "blocked" | "unknown")[];
   session_states: string[];
@@ -133,6 +135,7 @@ interface Dictionaries {
   times: Windows;
   stacks: Windows;
   causes: Windows;
+  locks: Windows;
   latencies: LatencyDictionaries;
   palette: {
     states: [string, string][];
@@ -162,6 +165,8 @@ export interface Table {
   leaf: Uint32Array | null;
   /** Who was waited for, of the causes; none in the others. */
   chain: Uint32Array | null;
+  /** Which lock was waited for, of the locks; none in the others. */
+  lock: Uint32Array | null;
   ns: Float64Array;
   samples: Uint32Array;
   place: Uint8Array;
@@ -170,10 +175,12 @@ export interface Table {
   flags: Uint8Array;
 }
 
-export interface Recording extends Omit<Dictionaries, "times" | "stacks" | "causes" | "latencies"> {
+export interface Recording extends Omit<Dictionaries, "times" | "stacks" | "causes" | "locks" | "latencies"> {
   times: Table;
   stacks: Table;
   causes: Table;
+  /** What looks at the lock table stand for. */
+  locks: Table;
   latencies: Latencies;
   paths: RecordedPaths;
   /** For each place in the paths the module whose time it is, on a CPU and off it. */
@@ -185,7 +192,7 @@ export interface Recording extends Omit<Dictionaries, "times" | "stacks" | "caus
 export function recordingOf(unpacked: Unpacked): Recording {
   const { json, long, short, wide } = unpacked;
   const of = json as Dictionaries;
-  const table = (name: "times" | "stacks" | "causes"): Table => {
+  const table = (name: "times" | "stacks" | "causes" | "locks"): Table => {
     const ns = wide(`${name}.ns`);
     const found: Table = {
       rows: ns.length,
@@ -197,6 +204,7 @@ export function recordingOf(unpacked: Unpacked): Recording {
       wait: long(`${name}.wait`),
       leaf: name === "stacks" ? long("stacks.leaf") : null,
       chain: name === "causes" ? long("causes.chain") : null,
+      lock: name === "locks" ? long("locks.lock") : null,
       ns,
       samples: long(`${name}.samples`),
       place: short(`${name}.place`),
@@ -212,6 +220,7 @@ export function recordingOf(unpacked: Unpacked): Recording {
     within(found.place, 3 * RESTS);
     if (found.leaf) within(found.leaf, paths.callers.length);
     if (found.chain) within(found.chain, of.chains.length);
+    if (found.lock) within(found.lock, of.waited_locks.length);
     return found;
   };
   const paths = recordedPaths(of.functions, unpacked);
@@ -224,7 +233,7 @@ export function recordingOf(unpacked: Unpacked): Recording {
   }
   const lengths = [of.sessions.pid.length, of.statements.length, of.waits.length, of.session_states.length, of.states.length];
   for (const link of of.links) link.forEach((place, at) => within([place], lengths[at]!));
-  return { ...of, times: table("times"), stacks: table("stacks"), causes: table("causes"), latencies: latencies(of, long, wide), paths, codeOnCpu, codeOffCpu };
+  return { ...of, times: table("times"), stacks: table("stacks"), causes: table("causes"), locks: table("locks"), latencies: latencies(of, long, wide), paths, codeOnCpu, codeOffCpu };
 }
 
 function latencies(of: Dictionaries, long: (name: string) => Uint32Array, wide: (name: string) => Float64Array): Latencies {

@@ -184,6 +184,7 @@ export class RecordingPage {
     const { of } = this;
     const widths = [`those of stacks by ${counted(of.stacks.width_s, "second")}`];
     if (of.causes.rows > 0) widths.push(`of who was waited for by ${counted(of.causes.width_s, "second")}`);
+    if (of.locks.rows > 0) widths.push(`of locks by ${counted(of.locks.width_s, "second")}`);
     if (of.latencies.rows > 0) widths.push(`of single events by ${counted(of.latencies.width_s, "second")}`);
     const parts = [`It tells seconds apart by ${counted(of.times.width_s, "second")}, ${widths.join(", ")}.`];
     if (of.alike.length > 0) parts.push("Its stacks are not told apart by session, but by kind of session, user, database and application.");
@@ -341,7 +342,7 @@ export class RecordingPage {
   private drawCauses(): void {
     const { of, view } = this;
     const areKnown = of.no_causes === null && notFollowed(view.filter).length === 0;
-    const find = () => (this.chains ??= new Chains(of)).causes(chosen(of, of.causes, view.filter));
+    const find = () => (this.chains ??= new Chains(of)).causes(view.filter);
     const found = areKnown ? this.causes.get(this.chosenNow(), find) : null;
     const isDrawn = this.causesView.draw(found, view.filter);
     const blockers = isDrawn && found ? found.blockers : [];

@@ -73,10 +73,13 @@ export function sessionTimes(of: Recording, table: Table, takes: Uint8Array): Se
   const pairs = pairsOf(table.session, table.wait, of.waits.length);
   const byWait = new Float64Array(pairs.count);
   const isThere = new Uint8Array(of.sessions.pid.length);
+  // The server's first process does nothing but wait, and says so nowhere.
+  const isFirst = of.sessions.pid.map((_, session) => factOf(of, "backend_type", session) === "postmaster");
+  const isResting = (row: number) => isFirst[table.session[row]!]! && of.state_groups[table.state[row]!] === "blocked";
   for (let row = 0; row < table.rows; row++) {
     if (!takes[row]) continue;
     isThere[table.session[row]!] = 1;
-    if (isDbTime(table.place[row]!) || !of.waits[table.wait[row]!]!.idle) byWait[pairs.of[row]!]! += table.ns[row]!;
+    if (isDbTime(table.place[row]!) || !(of.waits[table.wait[row]!]!.idle || isResting(row))) byWait[pairs.of[row]!]! += table.ns[row]!;
   }
   const times: (SessionTime & { mainWaitNs: number })[] = [];
   const rows: (SessionTime & { mainWaitNs: number } | undefined)[] = [];

@@ -115,11 +115,28 @@ export function timeline(of: Recording, filter: Filter, by: TimelineBy): Timelin
   const isOfOne = of.may_be_long && of.are_times && (!table.leaf || of.alike.length === 0);
   const bucketOf = (us: number) => Math.floor(us / 1e6 / width_s) - firstBucket;
   const partsOf = (bucket: number) => inBuckets[Math.min(count - 1, Math.max(0, bucket))]!;
+  // Times that samples of other tools tell of as a whole, by the last second, in which their rows are.
+  const told = new Map(of.may_be_long ? [] : (of.periods ?? []));
+  // Lays time of a value between two moments, so many nanoseconds in each microsecond.
+  const lay = (value: number, since: number, until: number, ns_us: number) => {
+    before += Math.max(0, Math.min(until, from) - since) * ns_us;
+    for (let bucket = Math.max(0, bucketOf(since)); bucket < count; bucket++) {
+      const left = Math.max(since, from, (firstBucket + bucket) * width_s * 1e6);
+      const right = Math.min(until, (firstBucket + bucket + 1) * width_s * 1e6);
+      if (right <= left) break;
+      partsOf(bucket)[layers[value]!]! += (right - left) * ns_us;
+    }
+  };
   // What a session did in a window. Where that is more than the window, the long ones began before it: they are laid end to end, the
   // shortest last, back from its end.
   const place = (first: number, next: number) => {
     const begin = (table.first_s + table.window[drawn[first]!]! * table.width_s) * 1e6;
     const end = Math.min(begin + table.width_s * 1e6, to);
+    const told_us = (told.get(begin) ?? 0) / 1000;
+    if (told_us > 0) {
+      for (let at = first; at < next; at++) lay(valueOf[at]!, end - told_us, end, table.ns[drawn[at]!]! / told_us);
+      return;
+    }
     let all = 0;
     if (isOfOne) for (let at = first; at < next; at++) all += table.ns[drawn[at]!]!;
     if (!isOfOne || end - all / 1000 >= begin - 1) {
@@ -135,14 +152,7 @@ export function timeline(of: Recording, filter: Filter, by: TimelineBy): Timelin
     let until = end;
     for (const [value, ns] of [...parts].toSorted((one, other) => one[1] - other[1])) {
       const since = until - ns / 1000;
-      before += Math.max(0, Math.min(until, from) - since) * 1000;
-      if (until <= since) continue;
-      for (let bucket = Math.max(0, bucketOf(since)); bucket < count; bucket++) {
-        const left = Math.max(since, from, (firstBucket + bucket) * width_s * 1e6);
-        const right = Math.min(until, (firstBucket + bucket + 1) * width_s * 1e6);
-        if (right <= left) break;
-        partsOf(bucket)[layers[value]!]! += (right - left) * 1000;
-      }
+      if (until > since) lay(value, since, until, 1000);
       until = since;
     }
   };

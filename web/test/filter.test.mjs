@@ -90,6 +90,7 @@ function recording(rows) {
     times: table,
     stacks: { ...table, leaf: column(4) },
     causes: { ...table, chain: column(4) },
+    locks: { ...table, rows: 0, wait: new Uint32Array(0) },
     latencies: {
       how_to_record: null,
       quantiles: "",
@@ -354,6 +355,41 @@ test("what is longer than its window began before it", () => {
   assert.deepEqual(lineOf({ ...recorded, from_us: 100_500_000 })[2], 200);
 });
 
+test("what samples tell of some seconds as a whole is spread over them", () => {
+  const recorded = recording([
+    [1, 0, 1, 0, 1, 3000, DB, 0],
+    [1, 1, 1, 1, 2, 1000, DB, 1],
+  ]);
+  const samples = { ...recorded, may_be_long: false, periods: [[101e6, 2e9]] };
+  assert.deepEqual(lineOf(samples), [["CPU", "IO:DataFileRead"], [[1500, 500], [1500, 500]], 0]);
+  assert.deepEqual(lineOf({ ...samples, from_us: 100_500_000 })[2], 1000);
+  // Where sessions are followed each is one, whatever is told of.
+  assert.deepEqual(lineOf({ ...samples, may_be_long: true }), lineOf(recorded));
+});
+
+test("looks at locks say for which, and never for more than a session was blocked", () => {
+  const recorded = recording([
+    [0, 0, 1, 1, 1, 500, DB, 3],
+    [0, 1, 1, 1, 2, 300, DB, 3],
+    [1, 0, 1, 1, 1, 100, DB, 3],
+  ]);
+  // Those of the first session stand for twice as long as it was blocked. What nobody was blocked in counts for nothing.
+  const looks = recording([
+    [0, 0, 1, 1, 1, 900, DB, 0],
+    [0, 1, 1, 1, 1, 100, DB, 0],
+    [1, 0, 1, 1, 2, 300, DB, 0],
+    [1, 0, 0, 1, 2, 40, DB, 0],
+  ]);
+  const chains = new of.Chains({ ...recorded, locks: { ...looks.times, lock: looks.stacks.leaf }, waited_locks: ["", "a", "b"] });
+  const said = (filter) => chains.causes(filter).waits.map(({ locks }) => locks.map(({ lock, sessions, ns }) => [lock, sessions, ms(ns)]));
+  const only = (dimension, word) => of.toggled(of.noFilter(), dimension, word);
+  assert.deepEqual(said(of.noFilter()), [[[1, 2, 550], [2, 1, 150]]]);
+  assert.deepEqual(said(only("session", "12")), [[[1, 1, 100]]]);
+  // A look does not say in which state its session was.
+  assert.deepEqual(said(only("state", recorded.states[3])), said(of.noFilter()));
+  assert.deepEqual(said({ ...of.noFilter(), from: 101 }), [[[2, 1, 100]]]);
+});
+
 test("chains that begin alike are one, and each of their links was waited for", () => {
   const recorded = recording([
     [0, 0, 1, 1, 1, 500, DB, 3],
@@ -362,7 +398,7 @@ test("chains that begin alike are one, and each of their links was waited for", 
     [1, 0, 1, 0, 3, 50, DB, 3],
     [1, 0, 1, 0, 0, 7, DB, 3],
   ]);
-  const found = new of.Chains(recorded).causes(of.chosen(recorded, recorded.causes, of.noFilter()));
+  const found = new of.Chains(recorded).causes(of.noFilter());
   assert.deepEqual([found.blocked, found.followed].map(ms), [957, 900]);
   const tree = (node) => [node.kind, ms(node.ns), Array.from(node.children, tree)];
   assert.deepEqual(
@@ -374,7 +410,7 @@ test("chains that begin alike are one, and each of their links was waited for", 
   );
   assert.deepEqual(found.waits.map(({ places }) => places), [3, 2], "as many as there are in the trees");
   // Of what is chosen: its places, and the link of who is there.
-  const [{ causes, places }] = new of.Chains(recorded).causes(Uint8Array.of(0, 1, 0, 0, 0)).waits;
+  const [{ causes, places }] = new of.Chains(recorded).causes(of.toggled(of.noFilter(), "session", "12")).waits;
   assert.deepEqual([places, Array.from(causes, ({ kind, link, sessions }) => [kind, link, sessions])], [1, [["client", recorded.links[1], 1]]]);
   assert.deepEqual(
     found.blockers.map(({ session, waiters, ns, blocked }) => [session, waiters, ms(ns), ms(blocked)]),

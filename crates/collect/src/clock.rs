@@ -57,12 +57,26 @@ impl Clock {
 
 /// Now, nanoseconds of CLOCK_MONOTONIC.
 pub(crate) fn monotonic_ns() -> u64 {
+    now_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds of a tick of /proc/PID/stat.
+pub(crate) const TICK_NS: u64 = 10_000_000;
+
+/// The moment of CLOCK_MONOTONIC at so many ticks of /proc/PID/stat, whose clock goes on while the host is suspended; too early by the
+/// time for which it was suspended since then.
+pub(crate) fn monotonic_at_tick(ticks: u64) -> u64 {
+    let suspended_ns = now_ns(libc::CLOCK_BOOTTIME).saturating_sub(monotonic_ns());
+    ticks.saturating_mul(TICK_NS).saturating_sub(suspended_ns)
+}
+
+fn now_ns(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `now` is a valid timespec; the clock exists on every Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    // SAFETY: `now` is a valid timespec; both clocks exist since Linux 2.6.39.
+    unsafe { libc::clock_gettime(clock, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 

@@ -60,7 +60,8 @@ mod unwind;
 pub use block::{BlockInterval, BlockLatency, BlockOptions, BlockVolume};
 pub use bpf::Tier;
 pub use collector::{
-    Collector, Mechanism, Options, RATES_HZ, RESOLUTIONS_S, Status, Target, WHOLE_SECONDS, levels,
+    Collector, Mechanism, Options, RATES_HZ, RESOLUTIONS_S, SessionProcess, Status, Target, WHOLE_SECONDS,
+    levels,
 };
 pub use database::Texts;
 pub use dive::{

@@ -1,4 +1,4 @@
-//! Files of other tools: as a recording on disk, or straight into a report.
+//! Files of other tools: as a recording on disk, or straight into a report. While they are parsed, what came before is written.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,36 +8,41 @@ use anyhow::{Context, bail};
 use dbtime_collect::Scratch;
 use dbtime_import::{ImportError, Imported, Reading, lie_beside};
 use dbtime_model::Rows;
-use dbtime_model::output::{Directory, Place, caller_of_sudo};
-use dbtime_model::recording::{Meta, RecordingWriter, SCHEMA_VERSION, remove_unfinished_import};
+use dbtime_model::output::{Owner, Place, caller_of_sudo};
+use dbtime_model::recording::{Meta, SCHEMA_VERSION, remove_unfinished_import};
 use dbtime_report::Source;
 
 use crate::options::FileOptions;
 use crate::output::{self, ProgressLine, say};
+use crate::record::{Output, Part, Progress, Sink};
 use crate::remains::mend_folders;
 use crate::signals::{Second, stop_on_signals};
 use crate::working;
 
-/// Rows, and frames of stacks, that are kept in memory before they are written to disk (about 50 MB).
-const ROWS_IN_MEMORY: usize = 200_000;
+/// Rows, and frames of stacks, that are kept in memory before they are written to disk (about 25 MB). As many may be on their way to it.
+const ROWS_IN_MEMORY: usize = 100_000;
 
 /// Rows of an import, on their way into a recording.
 struct Store {
     output: Place,
+    owner: Option<Owner>,
     waiting: Rows,
     weight: usize,
     has_time: bool,
-    writer: Option<RecordingWriter>,
+    /// Once there were too many rows for memory.
+    sink: Option<Sink>,
 }
 
 impl Store {
-    fn new(output: Place) -> Store {
+    /// `owner`: see [`Sink::begin`].
+    fn new(output: Place, owner: Option<Owner>) -> Store {
         Store {
             output,
+            owner,
             waiting: Rows::default(),
             weight: 0,
             has_time: false,
-            writer: None,
+            sink: None,
         }
     }
 
@@ -45,58 +50,68 @@ impl Store {
         self.has_time |= !rows.activity.is_empty() || !rows.counters.is_empty();
         self.weight += rows.weight();
         self.waiting.append(rows);
-        if self.weight >= ROWS_IN_MEMORY {
-            self.write().map_err(io::Error::other)?;
+        if self.weight < ROWS_IN_MEMORY {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    fn write(&mut self) -> anyhow::Result<()> {
-        let writer = match &mut self.writer {
-            Some(writer) => writer,
-            // What is said about the rows is known at the end; until then they cannot be read.
-            none => none.insert(RecordingWriter::create_at(
-                self.output.clone(),
-                Meta {
-                    schema: SCHEMA_VERSION.to_string(),
-                    importing: true,
-                    ..Meta::default()
-                },
-            )?),
-        };
-        writer.write(&self.waiting)?;
-        self.waiting = Rows::default();
+        if self.sink.is_none() {
+            self.sink = Some(self.begin().map_err(io::Error::other)?);
+        }
         self.weight = 0;
-        Ok(())
+        let part = part(std::mem::take(&mut self.waiting), unfinished());
+        match self.sink.as_ref().is_some_and(|sink| sink.hand_over(part)) {
+            true => Ok(()),
+            // Why is said by who wrote.
+            false => Err(io::Error::other("they could not be written")),
+        }
     }
 
-    /// Ends the recording; its directory, if there is one.
-    fn finish(mut self, imported: &Imported) -> anyhow::Result<Option<Directory>> {
-        if let Err(e) = self.write() {
-            self.discard();
-            return Err(e);
-        }
-        let Some(mut writer) = self.writer else {
-            return Ok(None);
+    fn begin(&self) -> anyhow::Result<Sink> {
+        Sink::begin(Output::At(self.output.clone()), self.owner, false, unfinished())
+    }
+
+    /// Ends the recording: `meta` says what is in it.
+    fn finish(mut self, meta: Meta) -> anyhow::Result<()> {
+        let sink = match self.sink.take() {
+            Some(sink) => sink,
+            None => self.begin()?,
         };
-        let directory = writer.directory()?;
-        {
-            let meta = writer.meta();
-            let (segments, cost) = (std::mem::take(&mut meta.segments), std::mem::take(&mut meta.cost));
-            *meta = imported.meta.clone();
-            (meta.segments, meta.cost) = (segments, cost);
-        }
-        writer.finish()?;
-        Ok(Some(directory))
+        // It is whole with its last rows: there is no moment in which it could be taken for one whose recorder was killed.
+        sink.finish(part(self.waiting, meta), &mut tell).map(|_| ())
     }
 
     /// Removes what was written so far: half an import is of no use.
-    fn discard(self) {
-        if let Some(writer) = self.writer
-            && let Err(e) = writer.discard()
-        {
-            say(format_args!("note: {e}"));
+    ///
+    /// # Errors
+    /// Something could not be written before.
+    fn discard(&mut self) -> anyhow::Result<()> {
+        self.waiting = Rows::default();
+        match self.sink.take() {
+            Some(sink) => sink.give_up(&mut tell).map(|_| ()),
+            None => Ok(()),
         }
+    }
+}
+
+/// What is said about the rows is known at the end; until then they cannot be read.
+fn unfinished() -> Meta {
+    Meta {
+        schema: SCHEMA_VERSION.to_string(),
+        importing: true,
+        ..Meta::default()
+    }
+}
+
+fn part(rows: Rows, meta: Meta) -> Part {
+    Part {
+        now_us: meta.end_us,
+        meta,
+        rows,
+    }
+}
+
+fn tell(progress: Progress<'_>) {
+    if let Progress::Note(text) = progress {
+        say(format_args!("note: {text}"));
     }
 }
 
@@ -109,7 +124,7 @@ pub enum Detail {
     Sums,
 }
 
-/// Reads files until they end, or until Ctrl-C.
+/// Reads files until they end, or until Ctrl-C. Nothing is left of what was written when they cannot be read.
 fn read(
     files: &[PathBuf],
     about: &FileOptions,
@@ -144,7 +159,13 @@ fn read(
         summed: detail == Detail::Sums,
         ..about.options()?
     };
-    Ok(options.import(files, tell, |rows| store.take(rows))?)
+    let read = options.import(files, tell, |rows| store.take(rows));
+    line.clear();
+    if read.is_err() {
+        // What could not be written came first.
+        store.discard()?;
+    }
+    Ok(read?)
 }
 
 /// What became of an import.
@@ -167,27 +188,17 @@ pub fn import(files: &[PathBuf], about: &FileOptions, output: &Path) -> anyhow::
             output.display()
         ));
     }
-    let mut store = Store::new(output::new_place(output)?);
-    let imported = match read(files, about, Detail::Seconds, &mut store) {
-        Ok(imported) => imported,
-        Err(e) => {
-            store.discard();
-            return Err(e);
-        }
-    };
+    let mut store = Store::new(output::new_place(output)?, caller_of_sudo());
+    let imported = read(files, about, Detail::Seconds, &mut store)?;
     let has_time = store.has_time;
     match has_time {
         true => {
             working::begin("writing");
-            let finished = store.finish(&imported);
+            let finished = store.finish(imported.meta.clone());
             working::end();
-            if let Some(directory) = finished?
-                && let Some(text) = output::give(&directory, caller_of_sudo())
-            {
-                say(format_args!("note: {text}"));
-            }
+            finished?;
         }
-        false => store.discard(),
+        false => store.discard()?,
     }
     Ok(Outcome { imported, has_time })
 }
@@ -214,12 +225,12 @@ pub fn open(paths: &[PathBuf], about: &FileOptions, detail: Detail) -> anyhow::R
     mend_folders();
     let folder = Scratch::new(Scratch::IMPORT).context("no room for rows that do not fit into memory")?;
     let recording = folder.path().join("import.dbt");
-    let mut store = Store::new(output::place(&recording)?);
+    let mut store = Store::new(output::place(&recording)?, None);
     let imported = read(paths, about, detail, &mut store).context("not a recording")?;
-    if store.writer.is_none() {
+    if store.sink.is_none() {
         return Ok(Source::memory(imported.meta, store.waiting));
     }
-    store.finish(&imported)?;
+    store.finish(imported.meta)?;
     Ok(Source::open(&recording)?.keeping(folder))
 }
 
@@ -228,4 +239,126 @@ pub fn is_empty(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<ImportError>()
         .is_some_and(ImportError::is_empty)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use dbtime_model::ActivityRow;
+    use dbtime_model::recording::{Recording, RecordingError};
+
+    use super::*;
+    use crate::record::row_of;
+
+    /// Rows of two seconds, as many as make a segment.
+    fn rows(first_second: i64) -> Rows {
+        let row = |n: usize| row_of(first_second + (n % 2) as i64);
+        Rows {
+            activity: (0..ROWS_IN_MEMORY).map(row).collect(),
+            ..Rows::default()
+        }
+    }
+
+    fn store(path: &Path) -> Store {
+        Store::new(output::place(path).expect("a folder"), None)
+    }
+
+    fn whole() -> Meta {
+        Meta {
+            schema: SCHEMA_VERSION.to_string(),
+            end_us: 6_000_000,
+            complete: true,
+            ..Meta::default()
+        }
+    }
+
+    #[test]
+    fn rows_of_many_segments_are_read_in_their_order_once_it_is_whole() {
+        let home = tempfile::tempdir().expect("a folder");
+        let path = home.path().join("many.dbt");
+        let mut store = store(&path);
+        for second in [4, 2, 0] {
+            store.take(rows(second)).expect("it is taken");
+        }
+        let mut last = rows(8);
+        last.activity.truncate(1);
+        store.take(last).expect("it is taken");
+        assert!(matches!(
+            Recording::open(&path),
+            Err(RecordingError::Importing(_))
+        ));
+        store.finish(whole()).expect("it is written");
+
+        let recording = Recording::open(&path).expect("a recording");
+        let meta = recording.meta();
+        // As they came: none is merged, none divided.
+        assert_eq!((meta.segments.last, meta.segments.merged.len()), (4, 0));
+        assert_eq!((meta.complete, meta.end_us), (true, 6_000_000));
+        assert!(meta.cost.bytes_written > 0);
+        let mut seconds = Vec::new();
+        recording.read(|rows: Vec<ActivityRow>| {
+            seconds.extend(rows.iter().map(|row| row.time / 1_000_000));
+        });
+        let segment = |second: i64| [second, second + 1].repeat(ROWS_IN_MEMORY / 2);
+        let expected = [segment(4), segment(2), segment(0), vec![8]].concat();
+        assert!(seconds == expected, "{} rows", seconds.len());
+    }
+
+    #[test]
+    fn nothing_is_left_of_files_that_cannot_be_read_to_their_end() {
+        let home = tempfile::tempdir().expect("a folder");
+        let path = home.path().join("half.dbt");
+        let mut store = store(&path);
+        for second in [0, 2] {
+            store.take(rows(second)).expect("it is taken");
+        }
+        assert!(path.is_dir());
+        store.discard().expect("all of it was written");
+        assert!(!path.exists());
+    }
+
+    /// Files can no longer be made in the folder of a table; a full disk is as much.
+    #[test]
+    fn what_cannot_be_written_is_named_ends_the_import_and_leaves_nothing() {
+        let home = tempfile::tempdir().expect("a folder");
+        let path = home.path().join("broken.dbt");
+        let mut store = store(&path);
+        store.sink = Some(store.begin().expect("a recording"));
+        fs::remove_dir(path.join("activity")).expect("nothing is in it");
+        // One is being written when the next one comes, which learns of it.
+        store.take(rows(0)).expect("it is handed over");
+        let refused = store.take(rows(2)).expect_err("nobody writes");
+        assert_eq!(refused.to_string(), "they could not be written");
+        let error = store.discard().expect_err("why");
+        let named = path.join("activity").display().to_string();
+        assert!(error.to_string().starts_with(&named), "{error}");
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_last_segment_that_cannot_be_written_leaves_nothing_either() {
+        let home = tempfile::tempdir().expect("a folder");
+        let path = home.path().join("broken.dbt");
+        let mut store = store(&path);
+        store.sink = Some(store.begin().expect("a recording"));
+        fs::remove_dir(path.join("activity")).expect("nothing is in it");
+        let mut few = rows(0);
+        few.activity.truncate(1);
+        store.take(few).expect("it waits");
+        store.finish(whole()).expect_err("it has no folder");
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_name_that_is_taken_is_said() {
+        let home = tempfile::tempdir().expect("a folder");
+        let path = home.path().join("taken.dbt");
+        let mut store = store(&path);
+        fs::create_dir(&path).expect("it is new");
+        let error = store.take(rows(0)).expect_err("it is taken");
+        assert!(error.to_string().contains(&path.display().to_string()), "{error}");
+        store.discard().expect("nothing was written");
+        assert!(path.is_dir());
+    }
 }

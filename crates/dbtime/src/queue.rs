@@ -1,5 +1,5 @@
-//! What waits for a thread that may be slow: bounded by what it weighs, not by how many pieces it is, and never waited for by who hands it
-//! over.
+//! What waits for a thread that may be slow: bounded by what it weighs, not by how many pieces it is. Who hands it over waits for nobody,
+//! or, who may, until all before is done.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -89,6 +89,24 @@ impl<T> Sender<T> {
         self.add(item, weight, self.most)
     }
 
+    /// Waits until all that was handed over before is done, and hands over: never more than this one is beside what the caller has.
+    ///
+    /// # Errors
+    /// Nobody takes it.
+    pub(crate) fn hand_over(&self, item: T, weight: usize) -> Result<(), Refused<T>> {
+        let mut state = self.shared.state();
+        while state.weight > 0 && !state.receiver_is_gone {
+            state = self
+                .shared
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        // Nobody else hands over meanwhile.
+        self.offer(item, weight)
+    }
+
     /// Hands over whether there is room or not: for the last thing, which is waited for.
     ///
     /// # Errors
@@ -122,6 +140,8 @@ impl<T> Receiver<T> {
     pub(crate) fn next(&mut self, longest: Option<Duration>) -> Next<T> {
         let mut state = self.shared.state();
         state.weight = state.weight.saturating_sub(std::mem::take(&mut self.in_hand));
+        // Who hands over may wait for that. There is nobody else: of the two, only one waits at a time.
+        self.shared.changed.notify_one();
         loop {
             if let Some((item, weight)) = state.waiting.pop_front() {
                 self.in_hand = weight;
@@ -161,11 +181,14 @@ impl<T> Drop for Receiver<T> {
         let mut state = self.shared.state();
         state.receiver_is_gone = true;
         state.waiting.clear();
+        self.shared.changed.notify_one();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     #[test]
@@ -196,6 +219,29 @@ mod tests {
         drop(receiver);
         assert!(!sender.is_taken());
         assert_eq!(sender.offer((), 1), Err(Refused::Gone(())));
+    }
+
+    #[test]
+    fn who_may_wait_hands_over_when_all_before_is_done() {
+        let (sender, mut receiver) = queue(10);
+        let handed = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&handed);
+        let thread = std::thread::spawn(move || {
+            (0..4_usize).find(|&item| {
+                let refused = sender.hand_over(item, 1);
+                counted.fetch_add(1, Ordering::SeqCst);
+                refused == Err(Refused::Gone(item))
+            })
+        });
+        for item in 0..3 {
+            assert_eq!(receiver.next(None), Next::Item(item));
+            std::thread::sleep(Duration::from_millis(5));
+            // The next one waits as long as this one is worked on.
+            assert!(handed.load(Ordering::SeqCst) <= item + 1);
+        }
+        // It learns so when nobody takes it any more.
+        drop(receiver);
+        assert_eq!(thread.join().expect("it does not panic"), Some(3));
     }
 
     #[test]

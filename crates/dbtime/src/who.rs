@@ -1,4 +1,9 @@
 //! Which sessions of a snapshot, and what of them, as it is typed.
+//!
+//! A name with an empty value (`user=`) chooses the sessions that have none. Quotes that no shell took away are taken away here, where
+//! they are around all of a value: no name of which they are a part is meant.
+
+use std::num::NonZeroU32;
 
 use dbtime_report::{Dimension, Filter, LineKind, SnapshotOptions, Whose};
 
@@ -6,6 +11,16 @@ use crate::filter_line;
 
 /// What is shown where nothing is said.
 const USUAL: [LineKind; 3] = [LineKind::Stat, LineKind::Time, LineKind::Wait];
+
+/// Names whose value cannot be empty, and what may be meant.
+const NEVER_EMPTY: [(&str, &str); 6] = [
+    ("wait", "wait=IO, or wait=CPU for time outside of waits"),
+    ("state", "state=disk"),
+    ("query", "query=-42"),
+    ("session", "session=4711"),
+    ("include", "include=read"),
+    ("ash", "ash=query,wait"),
+];
 
 /// Reads the words of WHO.
 ///
@@ -17,15 +32,15 @@ pub fn parse(words: &[String]) -> Result<SnapshotOptions, String> {
         ..SnapshotOptions::default()
     };
     let mut others = Vec::new();
-    for word in words {
+    for word in without_quotes(words)? {
         match word.split_once('=') {
             Some(("gather", letters)) => options.gather = gather(letters)?,
             Some(("include", text)) => options.include = text.to_string(),
             Some(("ash", names)) => options.ash = dimensions(names)?,
-            _ => others.push(word.clone()),
+            _ => others.push(word),
         }
     }
-    options.filter = sessions(&others)?;
+    options.filter = filter(&others)?;
     Ok(options)
 }
 
@@ -34,16 +49,20 @@ pub fn parse(words: &[String]) -> Result<SnapshotOptions, String> {
 /// # Errors
 /// One of them is none; says which there are.
 pub fn sessions(words: &[String]) -> Result<Filter, String> {
+    filter(&without_quotes(words)?)
+}
+
+fn filter(words: &[String]) -> Result<Filter, String> {
     let mut pids = Vec::new();
     let mut others = Vec::new();
     let mut whose = Whose::All;
     for word in words {
-        if word.starts_with(|c: char| c.is_ascii_digit()) {
-            for number in word.split(',') {
-                pids.push(number.parse().map_err(|_| format!("'{number}' is not a pid"))?);
-            }
-        } else if word.contains('=') {
+        if word.contains('=') {
             others.push(word.clone());
+        } else if word.starts_with(|c: char| c.is_ascii_digit()) {
+            for number in word.split(',') {
+                pids.push(pid(number, word)?);
+            }
         } else {
             whose = match (word.as_str(), whose) {
                 ("all", _) => whose,
@@ -62,6 +81,57 @@ pub fn sessions(words: &[String]) -> Result<Filter, String> {
     filter.sessions.append(&mut pids);
     filter.whose = whose;
     Ok(filter)
+}
+
+/// One of the numbers of a word.
+fn pid(number: &str, word: &str) -> Result<u32, String> {
+    let pid: Option<NonZeroU32> = number.parse().ok();
+    pid.map(NonZeroU32::get).ok_or_else(|| {
+        format!(
+            "'{number}' in '{word}' is not a pid: pids are whole numbers, with commas and no blanks between them (4711,4712); \
+            what begins with a digit and is a name needs to be told of what (user={word})"
+        )
+    })
+}
+
+/// The words without quotes that no shell took away.
+fn without_quotes(words: &[String]) -> Result<Vec<String>, String> {
+    let plain = |word: &String| {
+        let all = within_quotes(word, word)?;
+        let Some((name, value)) = all.split_once('=') else {
+            return Ok(all.to_string());
+        };
+        let value = within_quotes(value, word)?;
+        match NEVER_EMPTY.iter().find(|(never, _)| *never == name) {
+            Some((_, example)) if value.is_empty() => {
+                Err(format!("{name}= has no value: give one, as in {example}"))
+            }
+            _ => Ok(format!("{name}={value}")),
+        }
+    };
+    words.iter().map(plain).collect()
+}
+
+/// What is between quotes where these are around all of a text, else all of it.
+fn within_quotes<'a>(text: &'a str, word: &str) -> Result<&'a str, String> {
+    let quotes = ['\'', '"'];
+    let Some((quote, rest)) = quotes
+        .into_iter()
+        .find_map(|quote| Some((quote, text.strip_prefix(quote)?)))
+    else {
+        return Ok(text);
+    };
+    match rest.split_once(quote) {
+        Some((within, "")) => Ok(within),
+        // As where a shell divides a variable at its blanks.
+        None => Err(format!(
+            "{word}: the quote is not closed in this word; what has blanks has to arrive as one word, as application='my app' \
+            typed in a shell does, or a variable within \"\""
+        )),
+        Some(_) => Err(format!(
+            "{word}: quotes have to be around all of a value; around one that has {quote} in it put the other kind of quotes"
+        )),
+    }
 }
 
 fn gather(letters: &str) -> Result<Vec<LineKind>, String> {
@@ -91,7 +161,7 @@ fn dimensions(names: &str) -> Result<Vec<Dimension>, String> {
     // Snapper separates them by a plus.
     let names = names.split([',', '+']);
     names
-        .map(|name| name.parse::<Dimension>().map_err(|e| format!("ash={name}: {e}")))
+        .map(|name| Dimension::parse_of_time(name).map_err(|e| format!("ash={name}: {e}")))
         .collect()
 }
 
@@ -136,9 +206,90 @@ mod tests {
     }
 
     #[test]
+    fn quotes_around_all_of_a_value_are_no_part_of_it() {
+        let application = |word: &str| of(&[word]).map(|options| options.filter.facts);
+        for (word, value) in [
+            ("application=my app", "my app"),
+            ("application='my app'", "my app"),
+            ("application=\"my app\"", "my app"),
+            ("'application=my app'", "my app"),
+            ("\"application='my app'\"", "my app"),
+            ("application=\"'my app'\"", "'my app'"),
+            ("application=it's", "it's"),
+            ("application=''", ""),
+            ("application=a=\"b\"", "a=\"b\""),
+            ("application='ä'", "ä"),
+        ] {
+            let expected = vec![(Dimension::Application, value.to_string())];
+            assert_eq!(application(word), Ok(expected), "{word}");
+        }
+        for (word, part) in [
+            ("application='my", "not closed"),
+            ("application='", "not closed"),
+            ("application='it's'", "other kind"),
+            ("application=\"my\" app", "all of a value"),
+        ] {
+            let error = application(word).expect_err(word);
+            assert!(error.contains(part) && error.contains(word), "{word}: {error}");
+        }
+        let all = of(&["'fg'", "'4711,4712'", "wait='IO:DataFileRead'", "include='read'"]);
+        assert_eq!(
+            all,
+            of(&["fg", "4711,4712", "wait=IO:DataFileRead", "include=read"])
+        );
+        // Of locks, too.
+        let word = ["user='bob'".to_string()];
+        assert_eq!(sessions(&word), sessions(&["user=bob".to_string()]));
+    }
+
+    #[test]
+    fn an_empty_value_is_that_of_who_has_none_and_of_nothing_else() {
+        let nobody = of(&["user=", "client="]).expect("words").filter.facts;
+        assert_eq!(
+            nobody,
+            [
+                (Dimension::User, String::new()),
+                (Dimension::Client, String::new())
+            ]
+        );
+        for (name, example) in NEVER_EMPTY {
+            for word in [format!("{name}="), format!("{name}=''")] {
+                let error = of(&[&word]).expect_err(&word);
+                assert!(
+                    error.contains("has no value") && error.contains(example),
+                    "{error}"
+                );
+            }
+        }
+        // What is recommended is right.
+        for (_, example) in NEVER_EMPTY {
+            let words: Vec<&str> = example.split_terminator([',', ' ']).collect();
+            assert!(of(&words[..1]).is_ok(), "{example}");
+        }
+    }
+
+    #[test]
+    fn what_begins_with_a_digit_is_a_pid_or_says_what_to_write() {
+        for (word, number) in [
+            ("10abc", "'10abc'"),
+            ("4711,", "''"),
+            ("4711-4720", "'4711-4720'"),
+            ("0", "'0'"),
+        ] {
+            let error = of(&[word]).expect_err(word);
+            assert!(error.contains(number), "{word}: {error}");
+            assert!(error.contains(&format!("user={word}")), "{word}: {error}");
+        }
+        // Of what it is a name is said.
+        let error = of(&["10abc=x"]).expect_err("no name");
+        assert!(error.contains("NAME=VALUE"), "{error}");
+    }
+
+    #[test]
     fn what_is_none_says_which_there_are() {
         for (word, part) in [
             ("bob", "user=bob"),
+            ("", "user=bob"),
             ("4711,x", "'x'"),
             ("gather=stq", "'q'"),
             ("gather=", "letters"),

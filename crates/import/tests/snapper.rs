@@ -551,6 +551,64 @@ fn samples_of_sessions_are_left_out_beside_statistics_and_said_to_be() {
 }
 
 #[test]
+fn samples_before_the_first_statistic_are_the_same_time_once_more() {
+    let samples = |end: &str, seconds: &str| {
+        format!(
+            "\
+  ActSes   %Thread | EVENT                               | WAIT_CLASS
+    1.00    (100%) | db file sequential read             | User I/O
+
+--  End of ASH snap 1, end={end}, seconds={seconds}, samples_taken=96, AAS=1
+"
+        )
+    };
+    let says = |imported: &Whole| {
+        let reasons = imported.meta.collector.reasons.iter();
+        reasons.filter(|reason| reason.contains("ASH")).count()
+    };
+    let is_same = |with: &Whole, without: &Whole| {
+        assert_eq!(counters(with), counters(without));
+        assert_eq!(activity(with), activity(without));
+        assert_eq!(with.meta.periods, without.meta.periods);
+        assert_eq!(
+            (with.meta.start_us, with.meta.end_us),
+            (without.meta.start_us, without.meta.end_us)
+        );
+        assert_eq!(with.meta.collector.tier, "exact");
+        assert_eq!(with.problems, without.problems);
+        assert_eq!((says(with), says(without)), (1, 0));
+    };
+    let text = samples("2015-04-29 08:25:20", "10") + TABLE;
+    is_same(
+        &of_text(text).expect("a known format"),
+        &of_text(TABLE).expect("a known format"),
+    );
+    if let Some(path) = real() {
+        let real = std::fs::read_to_string(&path).expect("text");
+        let text = samples("2014-11-01 20:50:06", "130.7") + &real;
+        is_same(
+            &of_text(text).expect("a known format"),
+            &of_text(real).expect("a known format"),
+        );
+    }
+}
+
+#[test]
+fn a_snapshot_in_which_nothing_grew_passed_whatever_samples_say() {
+    let quiet = "--  End of Stats snap 1, end=2015-04-29 08:25:10, seconds=10\n";
+    let samples = "  ActSes   %Thread | EVENT\n\
+                   --  End of ASH snap 1, end=2015-04-29 08:25:10, seconds=10, samples_taken=96, AAS=0\n";
+    let (heading, rows) = TABLE.split_once("    20  @1").expect("rows");
+    let text = format!("{heading}{quiet}{samples}    20  @1{rows}");
+    let imported = of_text(text).expect("a known format");
+    let elapsed = imported.meta.periods.iter().map(|period| period.elapsed_ns);
+    assert_eq!(elapsed.collect::<Vec<u64>>(), [10_000_000_000; 2]);
+    // Of samples alone the time is told once.
+    let imported = of_text(format!("{heading}{quiet}{samples}")).expect("a known format");
+    assert_eq!(imported.meta.periods.len(), 1);
+}
+
+#[test]
 fn samples_alone_are_time_by_statement_and_event() {
     let text = "\
 -- Session Snapper v4.33 - by Tanel Poder ( https://tanelpoder.com/snapper )

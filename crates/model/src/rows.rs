@@ -1155,6 +1155,11 @@ impl Rows {
 
     /// Adds the rows of another value behind these.
     pub fn append(&mut self, mut other: Rows) {
+        // They need not be copied.
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
         self.activity.append(&mut other.activity);
         self.latency.append(&mut other.latency);
         self.counters.append(&mut other.counters);

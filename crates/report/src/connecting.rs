@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use dbtime_model::{BackendType, StackId};
+use dbtime_model::{BackendType, NO_STACK, StackId};
 use serde::{Serialize, Serializer};
 
 use crate::dimensions::Dimensions;
@@ -61,6 +61,9 @@ pub struct Connecting {
     /// DB time in the period.
     #[serde(skip)]
     pub db_time_ns: u128,
+    /// DB time of clients' sessions without a stack: which phase it is of is not known.
+    #[serde(skip)]
+    pub without_stack_ns: u128,
 }
 
 fn by_name<S: Serializer>(phases: &[u128; Phase::ALL.len()], to: S) -> Result<S::Ok, S::Error> {
@@ -124,7 +127,11 @@ impl ConnectingBuilder {
             return None;
         }
         let mut phases = [0; Phase::ALL.len()];
+        let mut without_stack_ns = 0;
         for ((user, kernel), ns) in self.of_clients {
+            if (user, kernel) == (NO_STACK, NO_STACK) {
+                without_stack_ns += ns;
+            }
             if let Some(phase) = phase(&symbols(&user, dimensions), &symbols(&kernel, dimensions)) {
                 phases[phase as usize] += ns;
             }
@@ -154,6 +161,7 @@ impl ConnectingBuilder {
                 postmaster_ns + self.db_time_ns,
             ),
             db_time_ns: self.db_time_ns,
+            without_stack_ns,
         })
     }
 }

@@ -118,7 +118,7 @@ impl Filter {
     }
 }
 
-fn whole_second(us: i64) -> i64 {
+pub(crate) fn whole_second(us: i64) -> i64 {
     us.div_euclid(SECOND_US).saturating_mul(SECOND_US)
 }
 
@@ -129,11 +129,11 @@ fn whole_second(us: i64) -> i64 {
 pub fn parse_fact(text: &str) -> Result<(Dimension, String), String> {
     let is_fact = |dimension: &Dimension| dimension.is_of_sessions() || dimension.is_of_comments();
     let fact = text.split_once('=').and_then(|(name, value)| {
-        let dimension: Dimension = name.parse().ok().filter(is_fact)?;
+        let dimension = Dimension::parse_of_time(name).ok().filter(is_fact)?;
         Some((dimension, value.to_string()))
     });
     fact.ok_or_else(|| {
-        let facts: Vec<&str> = Dimension::ALL
+        let facts: Vec<&str> = Dimension::OF_TIME
             .iter()
             .filter(|dimension| is_fact(dimension))
             .map(|dimension| dimension.as_str())

@@ -1,7 +1,6 @@
-//! By what time is grouped.
+//! By what time, and latencies, are grouped.
 
 use std::fmt;
-use std::str::FromStr;
 
 use dbtime_model::literals::without_literals;
 use dbtime_model::recording::Meta;
@@ -11,8 +10,9 @@ use crate::alike_statements::AlikeStatements;
 use crate::dimensions::{Comment, Dimensions};
 use crate::filter::SECOND_US;
 use crate::scan::Activity;
+use crate::size_label::{blocks_label, bytes_label};
 
-/// Something by which time can be told apart; the words of `--by`.
+/// Something by which time, or events of `--latency`, can be told apart; the words of `--by`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dimension {
     /// `session`: one connection or process, shown by its pid.
@@ -71,13 +71,29 @@ pub enum Dimension {
     Routine,
     /// `routine_line`: the same with the line that it was at.
     RoutineLine,
-    /// `second`: second of the recording, UTC.
+    /// `second`: second of the recording, UTC; of an event, that in which it ended.
     Second,
+    /// `name` (or `wait`): wait event, system call, block operation.
+    Name,
+    /// `kind`: what was measured.
+    Kind,
+    /// `device`: block device.
+    Device,
+    /// `io_size`: bytes of the request.
+    IoSize,
+    /// `blocks`: blocks of the database that were read or written.
+    Blocks,
+    /// `source`: where the data of a read came from.
+    Source,
+    /// `file`: file that was read.
+    File,
+    /// `relation`: table or index of that file.
+    Relation,
 }
 
 impl Dimension {
-    /// Every dimension, in the order of the documentation.
-    pub const ALL: [Dimension; 29] = [
+    /// Those that time has, in the order of the documentation.
+    pub const OF_TIME: [Dimension; 29] = [
         Dimension::Session,
         Dimension::User,
         Dimension::Database,
@@ -108,6 +124,57 @@ impl Dimension {
         Dimension::RoutineLine,
         Dimension::Second,
     ];
+
+    /// Those that latencies have, in the order of the documentation.
+    pub const OF_LATENCIES: [Dimension; 25] = [
+        Dimension::Name,
+        Dimension::Kind,
+        Dimension::Device,
+        Dimension::Session,
+        Dimension::IoSize,
+        Dimension::Blocks,
+        Dimension::Source,
+        Dimension::File,
+        Dimension::Relation,
+        Dimension::Second,
+        Dimension::Statement,
+        Dimension::Query,
+        Dimension::Plan,
+        Dimension::SqlId,
+        Dimension::User,
+        Dimension::Database,
+        Dimension::BackendType,
+        Dimension::Client,
+        Dimension::Program,
+        Dimension::Application,
+        Dimension::Service,
+        Dimension::Module,
+        Dimension::Action,
+        Dimension::ClientId,
+        Dimension::Sid,
+    ];
+
+    /// Reads the name of one that time has.
+    ///
+    /// # Errors
+    /// It is none; the message says which there are.
+    pub fn parse_of_time(name: &str) -> Result<Dimension, String> {
+        named(name, &Dimension::OF_TIME)
+            .map_err(|choice| format!("unknown dimension '{name}': choose from {choice}"))
+    }
+
+    /// Reads the name of one that latencies have.
+    ///
+    /// # Errors
+    /// It is none; the message says which there are.
+    pub fn parse_of_latencies(name: &str) -> Result<Dimension, String> {
+        let name = match name {
+            "wait" => Dimension::Name.as_str(),
+            other => other,
+        };
+        named(name, &Dimension::OF_LATENCIES)
+            .map_err(|choice| format!("latencies have no dimension '{name}': choose from {choice}"))
+    }
 
     /// What tells time apart where the caller says nothing: the wait, or the program in files that know no database.
     pub fn usual(meta: &Meta) -> Dimension {
@@ -211,6 +278,14 @@ impl Dimension {
             Dimension::Routine => "routine",
             Dimension::RoutineLine => "routine_line",
             Dimension::Second => "second",
+            Dimension::Name => "name",
+            Dimension::Kind => "kind",
+            Dimension::Device => "device",
+            Dimension::IoSize => "io_size",
+            Dimension::Blocks => "blocks",
+            Dimension::Source => "source",
+            Dimension::File => "file",
+            Dimension::Relation => "relation",
         }
     }
 }
@@ -221,20 +296,13 @@ impl fmt::Display for Dimension {
     }
 }
 
-impl FromStr for Dimension {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Dimension, String> {
-        Dimension::ALL
-            .into_iter()
-            .find(|dimension| dimension.as_str() == name)
-            .ok_or_else(|| {
-                format!(
-                    "unknown dimension '{name}': choose from {}",
-                    Dimension::ALL.map(Dimension::as_str).join(", ")
-                )
-            })
-    }
+/// The one that is called so, or what the others are called.
+fn named(name: &str, all: &[Dimension]) -> Result<Dimension, String> {
+    let found = all.iter().find(|dimension| dimension.as_str() == name);
+    found.copied().ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|dimension| dimension.as_str()).collect();
+        names.join(", ")
+    })
 }
 
 /// Those of `by` of which nothing is known in any of these rows of labels.
@@ -284,6 +352,8 @@ pub(crate) enum Value {
     Plan(i64),
     SqlId(u64),
     Second(i64),
+    Bytes(u64),
+    Blocks(u64),
 }
 
 impl Value {
@@ -307,6 +377,8 @@ impl Value {
             Value::Plan(id) => plan_label(*id),
             Value::SqlId(id) => statement_name(*id, dimensions.sql_id(*id), dimensions.hash_value(*id)),
             Value::Second(us) => moment(*us),
+            Value::Bytes(bytes) => bytes_label(*bytes),
+            Value::Blocks(blocks) => blocks_label(*blocks),
         }
     }
 }
@@ -469,11 +541,24 @@ mod tests {
 
     #[test]
     fn every_dimension_is_read_as_it_is_written() {
-        for dimension in Dimension::ALL {
-            assert_eq!(dimension.to_string().parse(), Ok(dimension));
+        for dimension in Dimension::OF_TIME {
+            assert_eq!(Dimension::parse_of_time(dimension.as_str()), Ok(dimension));
         }
-        let error = "sql".parse::<Dimension>().expect_err("no dimension");
+        let error = Dimension::parse_of_time("sql").expect_err("no dimension");
         assert!(error.contains("'sql'") && error.contains("wait_class"), "{error}");
+        for dimension in Dimension::OF_LATENCIES {
+            assert_eq!(Dimension::parse_of_latencies(dimension.as_str()), Ok(dimension));
+        }
+    }
+
+    #[test]
+    fn time_and_latencies_have_dimensions_of_their_own() {
+        assert_eq!(Dimension::parse_of_time("wait"), Ok(Dimension::Wait));
+        assert_eq!(Dimension::parse_of_latencies("wait"), Ok(Dimension::Name));
+        let error = Dimension::parse_of_latencies("state").expect_err("events have none");
+        assert!(error.contains("'state'") && error.contains("io_size"), "{error}");
+        let error = Dimension::parse_of_time("io_size").expect_err("time has none");
+        assert!(error.starts_with("unknown dimension 'io_size'"), "{error}");
     }
 
     #[test]

@@ -91,6 +91,7 @@ mod sched;
 mod server_start;
 mod session_work;
 mod sessions;
+mod size_label;
 mod snapshot;
 pub mod snapshot_csv;
 mod speedscope;
@@ -110,6 +111,7 @@ mod trace;
 pub mod tui;
 mod waits_in_calls;
 mod what_if;
+mod who_was_there;
 mod work;
 mod xml;
 
@@ -150,7 +152,7 @@ pub use histogram::{Bucket, Histogram};
 pub use html::{HtmlPage, html};
 pub use io::{
     CallCpu, DatabaseFile, DeviceReads, FileKind, Guess, Guessed, IoOptions, IoReport, LayerTime, ReadCpu,
-    ReadGroup, ReadGroups, ReadParts, ReadSource, ReadSums, Reads, USUAL_THRESHOLDS_US, io,
+    ReadGroup, ReadGroups, ReadParts, ReadSource, ReadSums, ReadWaits, Reads, USUAL_THRESHOLDS_US, io,
 };
 pub use kernel_layers::{KernelLayer, kernel_layer, layer_of_frame};
 pub use known_frame::KnownFrame;
@@ -160,12 +162,11 @@ pub use latches::{
     SingleLatch, SingleLock, UseSums, is_for_latch, latches, latches_and_uses,
 };
 pub use latency::{
-    HeatMap, HeatMapCell, KindLatencies, LatencyDimension, LatencyGroup, LatencyOptions, LatencyReport,
-    heat_map, latency,
+    HeatMap, HeatMapCell, KindLatencies, LatencyGroup, LatencyOptions, LatencyReport, heat_map, latency,
 };
 pub use ledger::{Ledger, LedgerRow, Rest, Section};
 pub use load::{Part, Source};
-pub use locks::{HeavyLock, LockReport, LockRequest, LockTarget};
+pub use locks::{HeavyLock, LockReport, LockRequest, LockShare, LockTarget, WaitedLock};
 pub use next_step::{
     NextStep, next_steps, next_steps_of_causes, next_steps_of_commands, next_steps_of_diff,
     next_steps_of_dive_diff, next_steps_of_latches, next_steps_of_latencies, next_steps_of_reads,

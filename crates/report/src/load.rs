@@ -181,7 +181,7 @@ impl Source {
 
     /// Hands on every row of `locks`; returns what could not be read.
     pub fn locks(&self, mut take: impl FnMut(&LockRow)) -> Vec<Problem> {
-        self.read(|rows| &rows.locks, &mut take)
+        self.read_where(|of| of.is_in_time && of.more.locks, |rows| &rows.locks, &mut take)
     }
 
     /// Hands on every row of `switches`; returns what could not be read.

@@ -2,13 +2,13 @@
 
 use dbtime_model::latency::kind;
 use dbtime_model::recording::{Clock, Meta};
-use dbtime_model::{CauseRow, HeldLockRow, LatencyRow, StackRow, State, Table};
+use dbtime_model::{CauseRow, HeldLockRow, LatencyRow, LockRow, SessionState, StackRow, State, Table};
 
 use crate::causes::CauseReport;
 use crate::commands::CommandReport;
 use crate::cost_of_looking::CALLS_TIER;
 use crate::diff::Diff;
-use crate::filter::Filter;
+use crate::filter::{Filter, SECOND_US, whole_second};
 use crate::group::query_id;
 use crate::io::IoReport;
 use crate::latches::LatchReport;
@@ -176,8 +176,17 @@ pub fn next_steps_of_causes(report: &CauseReport) -> Vec<NextStep> {
         return Vec::new();
     }
     let first = report.blockers.first().map(|blocker| {
+        let pid = blocker.who.pid;
+        let did = blocker.doing.first().map(|meanwhile| meanwhile.did.session_state);
+        // It did nothing that a report of it would show.
+        if did.is_some_and(SessionState::is_idle_in_transaction) && has::<LockRow>(&report.meta) {
+            let why =
+                "which locks the session had for which others waited longest, and after which statement"
+                    .to_string();
+            return NextStep::new("report", &format!("--latches --session {pid}"), why);
+        }
         let why = "what the session did for which others waited longest".to_string();
-        NextStep::new("report", &format!("--session {}", blocker.who.pid), why)
+        NextStep::new("report", &format!("--session {pid}"), why)
     });
     first.into_iter().collect()
 }
@@ -293,11 +302,13 @@ pub fn next_steps_of_timeline(timeline: &Timeline) -> Vec<NextStep> {
         .max_by(|one, other| of(one).total_cmp(&of(other)))
         .filter(|bucket| of(bucket) > PEAK * active(all, recorded));
     let step = peak.map(|bucket| {
-        let second = |us: i64| (us - timeline.meta.start_us).max(0) / 1_000_000;
+        // What is chosen begins and ends with the second in which it is said to.
+        let round_up = |us: i64| whole_second(us.saturating_add(SECOND_US - 1));
+        let since_start = |us: i64| (round_up(us.saturating_sub(timeline.meta.start_us)) / SECOND_US).max(0);
         let options = format!(
             "--from {} --to {}",
-            second(bucket.period.from_us),
-            second(bucket.period.to_us + 999_999)
+            since_start(whole_second(bucket.period.from_us)),
+            since_start(round_up(bucket.period.to_us))
         );
         let why = format!("the busiest time alone ({:.2} active sessions)", of(bucket));
         NextStep::new("report", &options, why)

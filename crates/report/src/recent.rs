@@ -13,7 +13,7 @@ use crate::dimensions::Dimensions;
 use crate::filter::SECOND_US;
 use crate::load::{SharedRows, Source};
 
-/// Rows of activity, counters, causes and held locks that are kept: some 100 MB.
+/// Rows of activity, counters, causes and locks that are kept: some 100 MB.
 const MOST_ROWS: usize = 400_000;
 /// Rows of latencies that are kept: some 60 MB. Where single events are counted they are more than all others, and go first.
 const MOST_LATENCIES: usize = 300_000;
@@ -59,6 +59,8 @@ pub struct MoreTables {
     pub latencies: bool,
     /// Internal locks.
     pub held_locks: bool,
+    /// Those of the server's lock table.
+    pub locks: bool,
 }
 
 impl MoreTables {
@@ -67,12 +69,13 @@ impl MoreTables {
         causes: true,
         latencies: true,
         held_locks: true,
+        locks: true,
     };
 }
 
 /// Rows that count, of a second. Latencies are counted for themselves.
 fn weight(rows: &Rows) -> usize {
-    rows.activity.len() + rows.counters.len() + rows.causes.len() + rows.held_locks.len()
+    rows.activity.len() + rows.counters.len() + rows.causes.len() + rows.held_locks.len() + rows.locks.len()
 }
 
 /// What rows of seconds name.
@@ -123,6 +126,12 @@ impl Recent {
                 recent.keep_within_bounds();
             }
         }));
+        problems.extend(source.locks(|row| {
+            if is_meant(row.time) {
+                recent.put(row.clone(), |second| &mut second.locks);
+                recent.keep_within_bounds();
+            }
+        }));
         problems.extend(source.latency(|row| {
             if is_meant(row.time) {
                 recent.add_latency(row.clone());
@@ -156,6 +165,9 @@ impl Recent {
         }
         for row in rows.held_locks {
             self.put(row, |second| &mut second.held_locks);
+        }
+        for row in rows.locks {
+            self.put(row, |second| &mut second.locks);
         }
         rows.latency.into_iter().for_each(|row| self.add_latency(row));
         let described = &mut self.described;

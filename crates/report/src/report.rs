@@ -1,7 +1,5 @@
 //! The report: every answer about a recording, from one pass over its rows.
 
-use std::collections::BTreeSet;
-
 use dbtime_model::State;
 use dbtime_model::choice::did_you_mean;
 use dbtime_model::recording::{BytesRead, Meta};
@@ -12,14 +10,14 @@ use crate::cost_of_looking::{CALLS_TIER, CalibrationOf, CostBuilder, CostOfLooki
 use crate::database_view::{DatabaseView, DatabaseViewBuilder};
 use crate::dimensions::Dimensions;
 use crate::filter::Filter;
-use crate::group::{Dimension, NOT_KNOWN};
+use crate::group::Dimension;
 use crate::latency::scan as scan_latency;
 use crate::ledger::{Ledger, LedgerBuilder};
 use crate::load::Source;
 use crate::number::Amounts;
 use crate::quality::{LossCounters, Quality};
 use crate::saturation::{Saturation, SaturationBuilder};
-use crate::scan::{MOST_NAMED, Period, scan};
+use crate::scan::{Period, scan};
 use crate::sched::{Sched, SchedBuilder, scan_switches};
 use crate::sessions::{Sessions, SessionsBuilder};
 use crate::stacks::{StackProfile, StacksBuilder};
@@ -29,6 +27,7 @@ use crate::timeline::WidthError;
 use crate::top_sql::{NoStatements, TopSql, TopSqlBuilder};
 use crate::trace::{Trace, TraceBuilder, TraceOptions, has_trace};
 use crate::waits_in_calls::{WaitsInCalls, waits_in_calls};
+use crate::who_was_there;
 
 /// What a report is about.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,8 +63,34 @@ impl Default for Options {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReportError {
     /// The filter names sessions that are not in the recording.
-    #[error("no session with pid {} in this recording", list(.0))]
-    NoSuchSession(Vec<u32>),
+    #[error(
+        "no session with pid {} in this recording; it has {}{}",
+        list(pids),
+        or_nothing(recorded),
+        if *more { " …" } else { "" }
+    )]
+    NoSuchSession {
+        /// Which are not.
+        pids: Vec<u32>,
+        /// Which are.
+        recorded: Vec<String>,
+        /// There is more than that.
+        more: bool,
+    },
+    /// There is what each part of the filter names, and no session of which all is true.
+    #[error(
+        "no session in this recording matches {chosen}; it has {}{}",
+        or_nothing(recorded),
+        if *more { " …" } else { "" }
+    )]
+    NoSessionOfAll {
+        /// What was asked for.
+        chosen: String,
+        /// What sessions are, by what was asked for; those that are most of it first.
+        recorded: Vec<String>,
+        /// There is more than that.
+        more: bool,
+    },
     /// The filter names something that is known of no session.
     #[error(
         "no {} with {dimension} '{value}' in this recording; it has {}{}",
@@ -433,35 +458,6 @@ pub(crate) fn load(source: &Source, filter: &Filter) -> Result<Dimensions, Repor
         return Err(ReportError::EmptyPeriod);
     }
     let dimensions = source.dimensions();
-    let absent: Vec<u32> = filter
-        .sessions
-        .iter()
-        .copied()
-        .filter(|pid| !dimensions.has_pid(*pid))
-        .collect();
-    if !absent.is_empty() {
-        return Err(ReportError::NoSuchSession(absent));
-    }
-    for (dimension, value) in &filter.facts {
-        let recorded: BTreeSet<&str> = dimensions
-            .sessions()
-            .filter_map(|session| dimension.of_session(session))
-            .chain(
-                dimensions
-                    .comments()
-                    .filter_map(|comment| dimension.of_comment(comment)),
-            )
-            .collect();
-        let may_be_nothing = dimension.is_of_comments() && matches!(value.as_str(), "" | NOT_KNOWN);
-        if !recorded.contains(value.as_str()) && !may_be_nothing {
-            let quoted = recorded.iter().map(|text| format!("'{text}'"));
-            return Err(ReportError::NoSuchFact {
-                dimension: *dimension,
-                value: value.clone(),
-                recorded: quoted.take(MOST_NAMED).collect(),
-                more: recorded.len() > MOST_NAMED,
-            });
-        }
-    }
+    who_was_there::check(filter, &dimensions)?;
     Ok(dimensions)
 }

@@ -5,7 +5,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use dbtime_model::recording::{Meta, Problem, Unit};
-use dbtime_model::{ActivityRow, Fidelity, HeldLockRow, LockRow, Session, SessionId, State, Wait, WaitKind};
+use dbtime_model::{
+    ActivityRow, BackendType, Fidelity, HeldLockRow, LockRow, Session, SessionId, State, StateGroup, Wait,
+    WaitKind,
+};
 
 use crate::causes::Cause;
 use crate::dimensions::{Comment, Dimensions};
@@ -32,6 +35,14 @@ pub(crate) struct Activity<'a> {
     pub(crate) dimensions: &'a Dimensions,
     /// Who was waited for: of a part of a row, where time is grouped by that.
     pub(crate) cause: Option<&'a Cause>,
+}
+
+impl Activity<'_> {
+    /// The server's first process does nothing but wait, and says so nowhere.
+    pub(crate) fn is_resting(&self) -> bool {
+        self.session.backend_type.0 == BackendType::POSTMASTER
+            && self.row.state.group() == Some(StateGroup::Blocked)
+    }
 }
 
 /// The time that a report covers.

@@ -83,7 +83,8 @@ pub struct SessionTotals {
     pub blocked_ns: Option<u128>,
     /// Sum of the rows of activity.
     pub accounted_ns: u128,
-    /// Of that, outside of idle waits; for a foreground session its part of DB time, so in the run queue inside of them too.
+    /// Of that, outside of idle waits, and of the waits of the server's first process for work; for a foreground session its part of DB
+    /// time, so in the run queue inside of them too.
     pub active_ns: u128,
     /// Of that, time into which no sample fell.
     pub unsampled_ns: u128,
@@ -209,7 +210,7 @@ impl SessionsBuilder {
         let ns = u128::from(row.ns);
         session.totals.accounted_ns += ns;
         session.totals.samples += u128::from(row.samples);
-        if section == Section::DbTime || !wait.idle {
+        if section == Section::DbTime || !(wait.idle || activity.is_resting()) {
             session.totals.active_ns += ns;
         }
         if not_sampled {

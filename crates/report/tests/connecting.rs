@@ -81,6 +81,8 @@ fn what_connecting_cost_is_in_the_first_lines() {
     ] {
         assert!(text.contains(expected), "{expected} in {text}");
     }
+    let place = |words: &str| text.find(words).expect("it is told");
+    assert!(place("connecting cost") < place("Where DB time went"), "{text}");
     let json: serde_json::Value = serde_json::from_str(&json::render(&report)).expect("JSON");
     assert_eq!(json["connecting"]["phases"]["catalogue"], 100 * MS);
     assert_eq!(json["pooled_ns"], 60 * MS);

@@ -106,7 +106,7 @@ fn any_activity() -> impl Strategy<Value = Vec<ActivityRow>> {
 }
 
 fn any_grouping() -> impl Strategy<Value = Vec<Dimension>> {
-    prop::sample::subsequence(Dimension::ALL.to_vec(), 0..=Dimension::ALL.len()).prop_shuffle()
+    prop::sample::subsequence(Dimension::OF_TIME.to_vec(), 0..=Dimension::OF_TIME.len()).prop_shuffle()
 }
 
 fn answer(activity: &[ActivityRow], by: &[Dimension], filter: Filter) -> Report {
@@ -303,7 +303,7 @@ proptest! {
         }).collect();
         let mut meta = meta();
         (meta.start_us, meta.end_us) = (i64::MAX, i64::MIN);
-        let options = Options { by: Dimension::ALL.to_vec(), ..Options::default() };
+        let options = Options { by: Dimension::OF_TIME.to_vec(), ..Options::default() };
         let report = report(&Source::memory(meta, rows), &options).expect("a report");
         prop_assert!(!text::render(&report, width).is_empty());
         let json: serde_json::Value = serde_json::from_str(&json::render(&report)).expect("JSON");

@@ -6,7 +6,8 @@ use crate::hand_made::{CPU, FIRST_SECOND, READ, meta, row, rows, session, stack}
 use dbtime_model::latency::{bounds_of, bucket_of, kind, source};
 use dbtime_model::{LatencyRow, Rows, SessionId, State};
 use dbtime_report::{
-    FileKind, Filter, Guessed, IoOptions, IoReport, KernelLayer, ReadSource, Source, io, json, text,
+    FileKind, Filter, Guessed, IoOptions, IoReport, KernelLayer, ReadSource, ReadWaits, Source, io, json,
+    text,
 };
 use proptest::prelude::*;
 
@@ -104,6 +105,42 @@ fn reads_are_split_by_where_they_came_from() {
             .count(),
         10
     );
+}
+
+#[test]
+fn what_the_ledger_has_for_the_waits_in_which_was_read_stands_beside_the_calls() {
+    let mut rows = rows();
+    rows.activity.push(row(1, READ, State::Runnable, 300));
+    rows.latency = reads();
+    let source = Source::memory(meta(), rows);
+    let report = io(&source, &IoOptions::default()).expect("a report");
+    // 1200 in the kernel and 700 on the disk; the reads in no wait event are none of these.
+    let waits = ReadWaits {
+        db_time_ns: 2_200_000 * u128::from(US),
+        run_queue_ns: 300_000 * u128::from(US),
+        reads_ns: 88_800 * u128::from(US),
+    };
+    assert_eq!(report.waits, waits);
+    let said = text::render_io(&report, 300);
+    assert!(
+        said.contains("2.200 s of DB time in these wait events, 0.300 s of it in the run queue; the reads in them took 0.089 s. The other 2.111 s (96.0 %)"),
+        "{said}"
+    );
+    // Samples have less than the calls took; or hardly more.
+    for less_ns in [88_000, 90_000] {
+        let mut rows = rows_of_read(less_ns * US);
+        rows.latency = reads();
+        let report = io(&Source::memory(meta(), rows), &IoOptions::default()).expect("a report");
+        assert!(!text::render_io(&report, 300).contains("The ledger has"));
+    }
+}
+
+fn rows_of_read(ns: u64) -> Rows {
+    let mut rows = rows();
+    rows.activity.retain(|row| row.wait_event == "DataFileRead");
+    rows.activity.truncate(1);
+    rows.activity[0].ns = ns;
+    rows
 }
 
 #[test]

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use dbtime_model::{ActivityRow, HeldLockRow, NO_STACK, Rows, SessionId, State};
-use dbtime_report::{Filter, Latch, LatchOptions, LatchReport, Source, json, latches, text};
+use dbtime_report::{
+    Filter, Latch, LatchOptions, LatchReport, LineKind, SnapshotOptions, Source, json, latches, snapshot,
+    text,
+};
 
 use crate::hand_made::{CPU, FIRST_SECOND, MS, meta, row, session, stack};
 
@@ -249,4 +252,34 @@ fn who_waits_is_told_with_the_code_that_wants_the_lock() {
         "{said}"
     );
     assert!(said.contains("main > GetSnapshotData"), "{said}");
+}
+
+#[test]
+fn a_snapshot_has_locks_where_they_are_asked_for() {
+    let lines = |gather: &[LineKind]| -> Vec<(u32, String, i128)> {
+        let options = SnapshotOptions {
+            gather: gather.to_vec(),
+            ..SnapshotOptions::default()
+        };
+        let found = snapshot(&Source::memory(meta(), rows()), &options).expect("a snapshot");
+        let sessions = found.sessions.into_iter();
+        let lines = sessions.flat_map(|one| {
+            let pid = one.session.pid;
+            one.lines.into_iter().map(move |line| (pid, line))
+        });
+        lines
+            .filter(|(_, line)| !matches!(line.kind, LineKind::Time | LineKind::Wait))
+            .map(|(pid, line)| (pid, line.name, line.growth / i128::from(MS)))
+            .collect()
+    };
+    assert_eq!(
+        lines(&[LineKind::Time, LineKind::Latch]),
+        [
+            (11, "WALWrite, exclusive".to_string(), 500),
+            (11, "BufferMapping, exclusive".to_string(), 40),
+            (11, "ProcArray, exclusive".to_string(), 10),
+            (22, "BufferMapping, shared".to_string(), 30),
+        ]
+    );
+    assert_eq!(lines(&[LineKind::Stat, LineKind::Time, LineKind::Wait]), []);
 }

@@ -8,8 +8,8 @@ use dbtime_model::latency::{bounds_of, bucket_of, kind, source};
 use dbtime_model::recording::{Recording, RecordingWriter};
 use dbtime_model::{LatencyRow, Rows, SessionId};
 use dbtime_report::{
-    Filter, IoOptions, LatencyDimension, LatencyOptions, LatencyReport, ReportError, Source, heat_map,
-    heat_map_svg, io, json, latency, text,
+    Dimension, Filter, IoOptions, LatencyOptions, LatencyReport, ReportError, Source, heat_map, heat_map_svg,
+    io, json, latency, text,
 };
 use proptest::prelude::*;
 
@@ -41,7 +41,7 @@ fn source_of(latency: Vec<LatencyRow>) -> Source {
     Source::memory(meta(), Rows { latency, ..rows() })
 }
 
-fn by(by: &[LatencyDimension]) -> LatencyOptions {
+fn by(by: &[Dimension]) -> LatencyOptions {
     LatencyOptions {
         by: by.to_vec(),
         top: usize::MAX,
@@ -136,7 +136,7 @@ fn it_is_said_what_one_wait_is_where_calls_were_not_traced() {
 
 #[test]
 fn json_has_one_object_per_group() {
-    let options = by(&[LatencyDimension::Device, LatencyDimension::IoSize]);
+    let options = by(&[Dimension::Device, Dimension::IoSize]);
     let report = latency(&source_of(some()), &options).expect("a report");
     let json: serde_json::Value = serde_json::from_str(&json::render_latency(&report)).expect("JSON");
     let groups = json["latency"].as_array().expect("groups");
@@ -252,7 +252,7 @@ fn what_was_lost_is_told() {
 
 #[test]
 fn events_of_no_session_are_of_none_that_is_asked_for() {
-    let mut options = by(&[LatencyDimension::Session]);
+    let mut options = by(&[Dimension::Session]);
     let labels = |report: &LatencyReport| -> Vec<(String, u128)> {
         let groups = report.kinds.iter().flat_map(|kind| &kind.groups);
         groups
@@ -361,7 +361,7 @@ fn hostile_names_break_neither_terminal_nor_picture() {
     (old.time, old.from_ns) = (i64::MIN, 0);
     for latency_rows in [vec![row.clone()], vec![row, odd, old]] {
         let source = source_of(latency_rows);
-        let report = latency(&source, &by(&LatencyDimension::ALL)).expect("a report");
+        let report = latency(&source, &by(&Dimension::OF_LATENCIES)).expect("a report");
         let text = text::render_latency(&report, 80);
         assert!(text.contains("<script>"), "{text}");
         assert!(!text.contains(|c: char| c != '\n' && (c.is_control() || "\u{202e}\u{ffff}".contains(c))));
@@ -385,7 +385,7 @@ fn recordings_on_disk_give_the_same_answer() {
     let disk = Source::from(Recording::open(&path).expect("a recording"));
     let memory = source_of([some(), some()].concat());
     let groups = |source: &Source| {
-        latency(source, &by(&LatencyDimension::ALL))
+        latency(source, &by(&Dimension::OF_LATENCIES))
             .expect("a report")
             .kinds
     };
@@ -413,7 +413,7 @@ proptest! {
     #[test]
     fn every_event_is_in_one_group_and_one_cell(
         events in prop::collection::vec(any_event(), 1..120),
-        dimensions in prop::sample::subsequence(LatencyDimension::ALL.to_vec(), 0..=LatencyDimension::ALL.len()),
+        dimensions in prop::sample::subsequence(Dimension::OF_LATENCIES.to_vec(), 0..=Dimension::OF_LATENCIES.len()),
         from in 0i64..6, to in 1i64..7, top in 0usize..5,
     ) {
         prop_assume!(from < to);
@@ -445,7 +445,7 @@ proptest! {
             prop_assert_eq!((all.count(), all.sum_ns(), all.max_ns()), truth[kind.kind.as_str()]);
             prop_assert!(kind.groups.len() <= top);
             // By second in order of time, and the largest first within each.
-            let second = options.by.iter().position(|by| *by == LatencyDimension::Second);
+            let second = options.by.iter().position(|by| *by == Dimension::Second);
             let places: Vec<_> = kind
                 .groups
                 .iter()

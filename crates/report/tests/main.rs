@@ -29,5 +29,6 @@ mod stack_views;
 mod timeline;
 mod top_sql;
 mod trace;
+mod waited_locks;
 mod waits_in_calls;
 mod what_if;

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use crate::hand_made::{self, CPU, FIRST_SECOND, meta, row, session, sums};
 use dbtime_model::latency::{bounds_of, bucket_of, kind};
 use dbtime_model::{ActivityRow, LatencyRow, Rows, SessionId, State};
-use dbtime_report::{
-    Dimension, Filter, LatencyDimension, LatencyOptions, Options, Source, json, latency, report,
-};
+use dbtime_report::{Dimension, Filter, LatencyOptions, Options, Source, json, latency, report};
 
 /// Plans of two statements, which have one of them in common: 100, 200, 400 and 800 ms; and an event of each of twice the length.
 const OF: [(u64, i64); 4] = [(7, 42), (7, i64::MIN), (8, 42), (8, 0)];
@@ -108,7 +106,7 @@ fn where_no_plan_is_known_that_is_said() {
 #[test]
 fn single_events_have_the_plan_too() {
     let options = LatencyOptions {
-        by: vec![LatencyDimension::Of(Dimension::Plan)],
+        by: vec![Dimension::Plan],
         ..LatencyOptions::default()
     };
     let text = json::render_latency(&latency(&source(), &options).expect("a report"));

@@ -186,7 +186,7 @@ fn no_column_for_other_states_unless_there_is_time_in_them() {
 #[test]
 fn hostile_names_reach_the_terminal_as_plain_text() {
     let options = Options {
-        by: dbtime_report::Dimension::ALL.to_vec(),
+        by: dbtime_report::Dimension::OF_TIME.to_vec(),
         stacks: 100,
         ..Options::default()
     };

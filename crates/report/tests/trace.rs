@@ -13,8 +13,8 @@ use dbtime_model::{
     StatementRow,
 };
 use dbtime_report::{
-    Dimension, Filter, FlameOptions, LatencyDimension, LatencyOptions, LedgerRow, Options, Report, Section,
-    Source, TraceOptions, flame, heat_map, heat_map_svg, json, latency, report, text,
+    Dimension, Filter, FlameOptions, LatencyOptions, LedgerRow, Options, Report, Section, Source,
+    TraceOptions, flame, heat_map, heat_map_svg, json, latency, report, text,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -908,7 +908,7 @@ fn time_is_grouped_by_what_the_application_says() {
 fn latencies_are_grouped_by_blocks_and_drawn() {
     let source = Source::memory(trace_meta(), trace_rows());
     let options = LatencyOptions {
-        by: vec![LatencyDimension::Blocks],
+        by: vec![Dimension::Blocks],
         names: vec!["db file scattered read".into()],
         ..LatencyOptions::default()
     };

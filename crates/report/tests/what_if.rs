@@ -251,6 +251,74 @@ fn a_device_that_is_always_busy_may_not_take_more_and_the_answer_says_so() {
     assert!(gone.low.transactions_per_s > 900.0, "{gone:?}");
 }
 
+/// One client: of 100 ms it thinks 10 and sleeps 86, after which it stands in the run queue for 1; it computes for 2, and stands in the
+/// run queue for 1 besides.
+fn woken() -> Rows {
+    load(1, 10, |second, client| {
+        let at = |row: ActivityRow| ActivityRow {
+            time: second * SECOND,
+            ..row
+        };
+        let rows = [
+            row(client, ("Client", "ClientRead", true), State::Sleep, 100),
+            row(client, (SLEEP.0, SLEEP.1, false), State::Sleep, 860),
+            row(client, (SLEEP.0, SLEEP.1, false), State::Runnable, 10),
+            row(client, ("CPU", "CPU", false), State::User, 20),
+            row(client, ("CPU", "CPU", false), State::Runnable, 10),
+        ];
+        (rows.map(at).into(), vec![])
+    })
+}
+
+#[test]
+fn the_interval_has_what_a_denser_load_may_not_need() {
+    let said_of = |of: &Prediction, words: &str| of.assumes.iter().any(|sentence| sentence.contains(words));
+    let of = said(woken(), "event:PgSleep=0");
+    close(of.now.transactions_per_s, 10.0);
+    // What is predicted stays: 10 ms of thinking, 2 of CPU, and 2 in the run queue.
+    close(of.predicted.transactions_per_s, 1.0 / 0.014);
+    close(of.predicted.db_time_per_transaction_s, 0.004);
+    assert!(of.low.transactions_per_s > 65.0, "{of:?}");
+    // Without the millisecond in the run queue that comes with the sleep, and with one of CPU (no more may come of caches) and half of
+    // what is queued besides: 10 + 1 + 0.5. Half a millisecond of that may have been the way to the client.
+    let high = of.high.transactions_per_s;
+    assert!((88.0..101.0).contains(&high), "{of:?}");
+    assert!(of.low.db_time_per_transaction_s < 0.001_6, "{of:?}");
+    assert!(of.low.db_time_per_transaction_s > 0.001_2, "{of:?}");
+    assert!(
+        said_of(
+            &of,
+            "1.00 ms in the run queue and 0.00 ms of CPU in waits that are gone"
+        ),
+        "{of:?}"
+    );
+    assert!(
+        said_of(&of, "up to 1.00 ms of its other 2.00 ms of CPU"),
+        "{of:?}"
+    );
+    assert!(said_of(&of, "times as much CPU is wanted"), "{of:?}");
+    // Who sleeps for half as long has to be woken as often: 10 + 43 + 4 ms. At 1.75 times the rate the 2 ms of CPU may be 1.14, and so may
+    // what is queued.
+    let of = said(woken(), "event:PgSleep=0.5");
+    close(of.predicted.transactions_per_s, 1.0 / 0.057);
+    assert!(!said_of(&of, "waits that are gone"), "{of:?}");
+    assert!(
+        said_of(&of, "up to 0.86 ms of its other 2.00 ms of CPU"),
+        "{of:?}"
+    );
+    let high = of.high.transactions_per_s;
+    assert!((18.1..19.8).contains(&high), "{of:?}");
+    // A statement that needs half of the CPU leaves the CPUs no warmer.
+    let of = said(alone(), "query:7=0.5");
+    assert!(!said_of(&of, "times as much CPU"), "{of:?}");
+    // Nor does a load that becomes rarer.
+    let of = said(woken(), "event:PgSleep=2");
+    assert!(!said_of(&of, "denser"), "{of:?}");
+    // Where nothing is computed there is nothing to allow for.
+    let of = said(in_line(), "hold:transactionid=0.5");
+    assert!(!said_of(&of, "denser"), "{of:?}");
+}
+
 #[test]
 fn what_the_recording_does_not_carry_nobody_says() {
     for (rows, change, why) in [
@@ -273,12 +341,25 @@ fn what_the_recording_does_not_carry_nobody_says() {
                 ..alone()
             },
             "query:7=0",
-            "no transactions were counted",
+            "no transaction ended that was counted",
         ),
     ] {
         let said = cannot_say(rows, change);
         assert!(said.contains(why), "{change}: {said}");
     }
+    // Whoever has transactions waits for another lock.
+    let mut others = in_line();
+    others.counters.retain(|row| row.session.0 == 1);
+    for row in others.activity.iter_mut().filter(|row| row.session.0 == 1) {
+        if row.wait_class == "Lock" {
+            row.wait_event = "relation".into();
+        }
+    }
+    let said = cannot_say(others, "hold:transactionid=0.5");
+    assert!(
+        said.contains("Lock:transactionid (56 % of DB time) are of sessions that ended no transaction"),
+        "{said}"
+    );
     // A session in the way that has no transactions.
     let mut strange = in_line();
     for row in &mut strange.causes {

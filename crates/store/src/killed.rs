@@ -1,10 +1,17 @@
-//! Tests: whoever puts is killed between any two steps, and what is there then.
+//! Tests: whoever puts is killed at any step, and what is there then.
+//!
+//! In an object store a step is an object that is put or removed, whole or not at all. In a folder it is several system calls, and what is
+//! there after each of them is one of these: folders in which nothing is yet (`mkdirat`, one after the other); a file of a hidden name,
+//! whole or in part (between `linkat` and `renameat` where an object is replaced, and from `openat` on where the file system knows no
+//! files without a name); the object (`linkat`, `renameat`). `fsync` makes no difference to who is killed. So a killed one leaves the
+//! folders and a hidden file ([`Leaves::Traces`]), or nothing; that it leaves nothing else is tested of the calls themselves (`output::killed`
+//! of the model).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use dbtime_model::recording::{HostMeta, Meta, Recording, RecordingWriter, SCHEMA_VERSION};
@@ -23,6 +30,16 @@ use crate::put::{Outcome, PutOptions};
 struct Dying {
     inner: Box<dyn Objects>,
     left: AtomicUsize,
+    leaves: Leaves,
+    is_dead: AtomicBool,
+}
+
+/// What the step leaves in which it is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leaves {
+    Nothing,
+    /// In a folder: what a put has made before the object is there.
+    Traces,
 }
 
 impl Dying {
@@ -35,6 +52,17 @@ impl Dying {
             Ok(_) => Ok(()),
             Err(_) => Err(io::Error::other("killed")),
         }
+    }
+
+    fn leave(&self, path: &str, bytes: &Bytes) {
+        if self.is_dead.swap(true, Ordering::Relaxed) || self.leaves == Leaves::Nothing {
+            return;
+        }
+        let object = Path::new(self.inner.address()).join(path);
+        let folder = object.parent().expect("it is in a folder");
+        std::fs::create_dir_all(folder).expect("a folder");
+        let part = &bytes[..bytes.len() / 2];
+        std::fs::write(folder.join(".dbtime-0000000000000000.tmp"), part).expect("a file");
     }
 }
 
@@ -56,7 +84,7 @@ impl Objects for Dying {
     }
 
     fn put(&self, path: &str, bytes: Bytes) -> io::Result<()> {
-        self.step()?;
+        self.step().inspect_err(|_| self.leave(path, &bytes))?;
         self.inner.put(path, bytes)
     }
 
@@ -74,7 +102,7 @@ impl Objects for Dying {
     }
 }
 
-const HOUR_US: i64 = 3_600_000_000;
+pub(crate) const HOUR_US: i64 = 3_600_000_000;
 
 /// Writes a recording with a counter in each of the first hours.
 pub(crate) fn record(path: &Path, hours: i64, complete: bool) {
@@ -82,7 +110,12 @@ pub(crate) fn record(path: &Path, hours: i64, complete: bool) {
 }
 
 fn record_of(host: &str, path: &Path, hours: Range<i64>, complete: bool) {
-    let meta = Meta {
+    write(path, meta(host, hours), complete);
+}
+
+/// What a recording of these hours says of itself.
+pub(crate) fn meta(host: &str, hours: Range<i64>) -> Meta {
+    Meta {
         schema: SCHEMA_VERSION.to_string(),
         start_us: hours.start * HOUR_US,
         end_us: hours.end * HOUR_US,
@@ -91,7 +124,12 @@ fn record_of(host: &str, path: &Path, hours: Range<i64>, complete: bool) {
             ..HostMeta::default()
         },
         ..Meta::default()
-    };
+    }
+}
+
+/// Writes a recording that says this of itself, with a counter in each of its hours.
+pub(crate) fn write(path: &Path, meta: Meta, complete: bool) {
+    let hours = meta.start_us / HOUR_US..meta.end_us / HOUR_US;
     let mut writer = RecordingWriter::create(path, meta).expect("a new recording");
     for hour in hours {
         let rows = Rows {
@@ -124,7 +162,12 @@ pub(crate) fn found(store: &Path) -> Vec<i64> {
         Err(StoreError::NotThere(_)) => return vec![],
         other => other.expect("a store"),
     };
-    let recording = match store.select(&Choice::default(), None) {
+    hours(store, &Choice::default())
+}
+
+/// The same of a part of a store.
+pub(crate) fn hours(store: Store, choice: &Choice) -> Vec<i64> {
+    let recording = match store.select(choice, None) {
         Err(StoreError::Nothing { .. }) => return vec![],
         other => other.expect("a recording").0,
     };
@@ -188,16 +231,26 @@ fn agreed(store: &Path, when: &str) -> usize {
 }
 
 fn dying_after(steps: usize, store: &Path) -> Result<Store, StoreError> {
+    dying(Leaves::Nothing, steps, store)
+}
+
+fn dying(leaves: Leaves, steps: usize, store: &Path) -> Result<Store, StoreError> {
     let whole = Store::open_or_make(&address(store))?;
     Ok(Store::of(Box::new(Dying {
         inner: whole.into_objects(),
         left: AtomicUsize::new(steps),
+        leaves,
+        is_dead: AtomicBool::new(false),
     })))
 }
 
 fn put_until(steps: usize, recording: &Path, store: &Path) -> Result<Outcome, StoreError> {
+    put_leaving(Leaves::Nothing, steps, recording, store)
+}
+
+fn put_leaving(leaves: Leaves, steps: usize, recording: &Path, store: &Path) -> Result<Outcome, StoreError> {
     let recording = Recording::open(recording)?;
-    let put = dying_after(steps, store)?.put(&recording, "it", &PutOptions::default())?;
+    let put = dying(leaves, steps, store)?.put(&recording, "it", &PutOptions::default())?;
     Ok(put.outcome)
 }
 
@@ -212,19 +265,21 @@ fn killed_between_any_two_objects_nothing_is_there_and_the_same_once_more_is_as_
         Outcome::Stored
     );
     assert_eq!(found(&whole), [0, 1, 2]);
-    for steps in 0.. {
-        let store = home.path().join(format!("{steps}"));
-        if put_until(steps, &recording, &store).is_ok() {
-            assert_eq!(steps, objects(&whole).len() - 1, "the mark is there before");
-            break;
+    for leaves in [Leaves::Nothing, Leaves::Traces] {
+        for steps in 0.. {
+            let store = home.path().join(format!("{leaves:?}-{steps}"));
+            if put_leaving(leaves, steps, &recording, &store).is_ok() {
+                assert_eq!(steps, objects(&whole).len() - 1, "the mark is there before");
+                break;
+            }
+            assert!(found(&store).is_empty(), "after {steps} objects");
+            assert_eq!(agreed(&store, &format!("after {steps} objects")), 0);
+            assert_eq!(
+                put_until(usize::MAX, &recording, &store).expect("put"),
+                Outcome::Stored
+            );
+            assert_eq!(objects(&store), objects(&whole), "after {steps} objects");
         }
-        assert!(found(&store).is_empty(), "after {steps} objects");
-        assert_eq!(agreed(&store, &format!("after {steps} objects")), 0);
-        assert_eq!(
-            put_until(usize::MAX, &recording, &store).expect("put"),
-            Outcome::Stored
-        );
-        assert_eq!(objects(&store), objects(&whole), "after {steps} objects");
     }
     assert_eq!(
         put_until(0, &recording, &whole).expect("nothing is to be done"),
@@ -240,32 +295,49 @@ fn a_later_state_takes_the_place_of_the_earlier_whenever_who_puts_it_is_killed()
     record(&late, 3, true);
     let whole = home.path().join("whole");
     put_until(usize::MAX, &late, &whole).expect("put");
-    for steps in 0.. {
-        let store = home.path().join(format!("{steps}"));
-        assert_eq!(
-            put_until(usize::MAX, &early, &store).expect("put"),
-            Outcome::Stored
-        );
-        assert_eq!(found(&store), [0, 1]);
-        let ended = put_until(steps, &late, &store).is_ok();
-        let rows = found(&store);
-        assert!(
-            rows == [0, 1] || rows == [0, 1, 2],
-            "after {steps} steps: {rows:?}"
-        );
-        assert_eq!(agreed(&store, &format!("after {steps} steps")), 1);
-        put_until(usize::MAX, &late, &store).expect("put");
-        assert_eq!(objects(&store), objects(&whole), "after {steps} steps");
-        assert_eq!(
-            put_until(usize::MAX, &early, &store).expect("put"),
-            Outcome::LaterIsThere
-        );
-        assert_eq!(objects(&store), objects(&whole));
-        if ended {
-            assert!(steps > objects(&whole).len(), "{steps}");
-            break;
+    for leaves in [Leaves::Nothing, Leaves::Traces] {
+        for steps in 0.. {
+            let store = home.path().join(format!("{leaves:?}-{steps}"));
+            assert_eq!(
+                put_until(usize::MAX, &early, &store).expect("put"),
+                Outcome::Stored
+            );
+            assert_eq!(found(&store), [0, 1]);
+            let ended = put_leaving(leaves, steps, &late, &store).is_ok();
+            let rows = found(&store);
+            assert!(
+                rows == [0, 1] || rows == [0, 1, 2],
+                "after {steps} steps: {rows:?}"
+            );
+            assert_eq!(agreed(&store, &format!("after {steps} steps")), 1);
+            put_until(usize::MAX, &late, &store).expect("put");
+            assert_eq!(objects(&store), objects(&whole), "after {steps} steps");
+            assert_eq!(
+                put_until(usize::MAX, &early, &store).expect("put"),
+                Outcome::LaterIsThere
+            );
+            assert_eq!(objects(&store), objects(&whole));
+            if ended {
+                assert!(steps > objects(&whole).len(), "{steps}");
+                break;
+            }
         }
     }
+}
+
+#[test]
+fn killed_while_it_is_made_a_store_is_made_by_the_next_one() {
+    let home = tempfile::tempdir().expect("a folder");
+    let recording = home.path().join("a.dbt");
+    record(&recording, 2, true);
+    let whole = home.path().join("whole");
+    put_until(usize::MAX, &recording, &whole).expect("put");
+    let store = home.path().join("store");
+    std::fs::create_dir(&store).expect("a folder");
+    std::fs::write(store.join(".dbtime-0000000000000000.tmp"), "{").expect("a file");
+    assert!(found(&store).is_empty());
+    put_until(usize::MAX, &recording, &store).expect("put");
+    assert_eq!(objects(&store), objects(&whole));
 }
 
 #[test]

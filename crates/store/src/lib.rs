@@ -23,6 +23,10 @@ mod combined;
 mod copies;
 mod entry;
 mod error;
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod faulty;
 mod flights;
 mod folder;
 mod identity;

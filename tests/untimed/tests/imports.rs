@@ -255,6 +255,43 @@ fn the_published_samples_have_their_counts_through_the_command() {
     assert_eq!(seen, 3);
 }
 
+#[test]
+fn samples_that_snapper_printed_are_average_active_sessions_of_all_of_their_time() {
+    let samples = |end: &str, seconds: u32, active: [&str; 2]| {
+        format!(
+            "\
+  ActSes   %Thread | EVENT                               | WAIT_CLASS
+    {}    (235%) | direct path read                    | User I/O
+    {}    (100%) | ON CPU                              | ON CPU
+
+--  End of ASH snap 1, end={end}, seconds={seconds}, samples_taken=100, AAS=3.4
+",
+            active[0], active[1]
+        )
+    };
+    let home = scratch();
+    let text = "-- Session Snapper v4.33 - by Tanel Poder\n".to_string()
+        + &samples("2015-04-29 08:25:20", 10, ["2.35", "1.00"])
+        + &samples("2015-04-29 08:25:45", 5, [" .50", "1.25"]);
+    let file = write(&home, "ash.txt", text);
+    let answer = json(&["report", plain(&file), "--timeline=1s"]);
+    let timeline = &answer["timeline"];
+    let rate = |of: &Value| of.as_f64().map(|rate| (rate * 1e6).round() / 1e6);
+    let buckets = timeline["buckets"].as_array().expect("buckets");
+    let rates: Vec<Option<f64>> = buckets.iter().map(|bucket| rate(&bucket["rate"])).collect();
+    // Nothing is known of the twenty seconds between them.
+    let expected = [vec![Some(3.35); 10], vec![None; 20], vec![Some(1.75); 5]].concat();
+    assert_eq!(rates, expected, "{timeline}");
+    let gaps = timeline["gaps"].as_array().expect("gaps");
+    assert_eq!(gaps.len(), 1, "{timeline}");
+    assert_eq!(gaps[0]["elapsed_ns"], 20_000_000_000u64);
+    assert_eq!(rate(&timeline["peak"]), Some(3.35));
+    // 33.5 s and 8.75 s, in fifteen seconds.
+    let whole = json(&["report", plain(&file)]);
+    assert_eq!(whole["db_time_ns"], 42_250_000_000u64);
+    assert_eq!(rate(&timeline["rate"]), rate(&whole["aas"]));
+}
+
 /// A row of Snapper's table, and the same row as the command shows it: type, name, and cells.
 type SnapperRow = (String, String, Vec<String>);
 

@@ -8,6 +8,7 @@ mod html;
 mod import_bombs;
 mod imports;
 mod install;
+mod killed_at_steps;
 mod oracle_latches;
 mod oracle_traces;
 mod store;

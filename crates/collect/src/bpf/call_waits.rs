@@ -6,10 +6,10 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapHandle};
 
 use super::call_waits_skeleton::CallWaitsSkelBuilder;
-use super::call_waits_skeleton::types::{bss, dbt_call_wait};
+use super::call_waits_skeleton::types::{bss, dbt_call_wait, dbt_wait_source};
 use super::load::source_to;
 use super::messages::refusals;
-use super::plain::{Plain, globals, read};
+use super::plain::{Plain, globals, read, the_same};
 use super::ring::Ring;
 use crate::CollectError;
 use crate::database::{Executing, WaitSource};
@@ -44,20 +44,10 @@ impl CallWaits {
             .open(&mut storage)
             .map_err(|e| failed("open", e))?;
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
-            let source = source_to(source);
             constants.task_id = task;
             constants.call = call;
             constants.text_seed = fastrand::u64(..);
-            constants.source_kind = source.kind;
-            constants.source_event = source.event;
-            constants.source_on_cpu = source.on_cpu;
-            constants.source_statement = source.statement;
-            constants.statement_offset = source.statement_offset;
-            constants.state_offset = source.state_offset;
-            constants.process_offset = source.process_offset;
-            constants.text_offset = source.text_offset;
-            constants.since_offset = source.since_offset;
-            constants.gives_ids = source.gives_ids;
+            constants.wait_source = the_same(&source_to(source));
         }
         let skel = open.load().map_err(|e| failed("load", e))?;
         let calls =
@@ -89,6 +79,7 @@ impl CallWaits {
 
 impl Plain for bss {}
 impl Plain for dbt_call_wait {}
+impl Plain for dbt_wait_source {}
 
 fn call_wait(bytes: &[u8]) -> Option<CallWait> {
     let dbt_call_wait {

@@ -635,6 +635,7 @@ impl Programs {
 impl Plain for bss {}
 impl Plain for dbt_slot {}
 impl Plain for dbt_target {}
+impl Plain for dbt_wait_source {}
 
 /// What found no room in the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -12,10 +12,10 @@ use super::latency::{LatencyMaps, wait_for_programs};
 use super::load::{MapValue, as_bytes, source_to};
 use super::lwlocks_skeleton::LwlocksSkelBuilder;
 use super::lwlocks_skeleton::types::{
-    bss, dbt_hit, dbt_hold, dbt_lock_key, dbt_lock_sums, dbt_lock_task, dbt_lock_window,
+    bss, dbt_hit, dbt_hold, dbt_lock_key, dbt_lock_sums, dbt_lock_task, dbt_lock_window, dbt_wait_source,
 };
 use super::messages::refusals;
-use super::plain::{Plain, globals, read};
+use super::plain::{Plain, globals, read, the_same};
 use super::sampler::thread_cpu_ns;
 use crate::CollectError;
 use crate::database::WaitSource;
@@ -88,6 +88,7 @@ pub(crate) struct LockProbes {
 
 impl Plain for bss {}
 impl Plain for dbt_lock_task {}
+impl Plain for dbt_wait_source {}
 impl MapValue for dbt_lock_window {}
 
 impl LockProbes {
@@ -110,18 +111,7 @@ impl LockProbes {
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             constants.keeps_frames = functions.keeps_frames;
             constants.text_seed = fastrand::u64(..);
-            let source = source_to(source);
-            constants.statement_pointer = source.statement;
-            constants.statement_offset = source.statement_offset;
-            constants.state_offset = source.state_offset;
-            constants.process_offset = source.process_offset;
-            constants.text_offset = source.text_offset;
-            constants.since_offset = source.since_offset;
-            constants.gives_ids = source.gives_ids.into();
-            constants.page_locks = source.page_locks;
-            constants.page_lock_count = source.page_lock_count;
-            constants.page_lock_step = source.page_lock_step;
-            constants.page_lock_offset = source.page_lock_offset;
+            constants.wait_source = the_same(&source_to(source));
         }
         let skel = open.load().map_err(|e| failed("load", e))?;
         let handle = |map: &MapMut<'_>| MapHandle::try_from(map).map_err(|e| failed("maps", e));

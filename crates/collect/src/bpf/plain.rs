@@ -7,6 +7,13 @@ pub(super) trait Plain: Copy {}
 impl Plain for u32 {}
 impl Plain for u64 {}
 
+/// The struct that is the same in C, of another skeleton: each has a type of its own for it.
+pub(super) fn the_same<T: Plain, U: Plain>(of: &T) -> U {
+    const { assert!(size_of::<T>() == size_of::<U>()) };
+    // SAFETY: they are of one size, the read is unaligned, and both hold integers only.
+    unsafe { std::ptr::from_ref(of).cast::<U>().read_unaligned() }
+}
+
 /// Reads a struct from the begin of these bytes; none when they are too few.
 pub(super) fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
     // SAFETY: the length is checked, the read is unaligned, and T holds integers only.

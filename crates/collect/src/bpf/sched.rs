@@ -8,8 +8,9 @@ use dbtime_model::recording::ProgramCost;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 
+use super::load::source_to;
 use super::messages::refusals;
-use super::plain::{Plain, globals, read};
+use super::plain::{Plain, globals, read, the_same};
 use super::ring::Ring;
 use super::run_time::RunTimes;
 use super::sched_skeleton::SchedSkelBuilder;
@@ -173,7 +174,7 @@ impl SchedPrograms {
         // SAFETY: the kernel has just made this descriptor for us.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let task = dbt_sched_task {
-            source: source_to(source),
+            source: the_same(&source_to(source)),
             is_parent: with_children.into(),
             ..dbt_sched_task::default()
         };
@@ -216,27 +217,10 @@ impl SchedPrograms {
     }
 }
 
-fn source_to(source: WaitSource) -> dbt_wait_source {
-    let whole = super::load::source_to(source);
-    // The same C struct: each skeleton has a Rust one of its own. Locks, comments and functions are not asked for.
-    dbt_wait_source {
-        kind: whole.kind,
-        event: whole.event,
-        on_cpu: whole.on_cpu,
-        statement: whole.statement,
-        statement_offset: whole.statement_offset,
-        state_offset: whole.state_offset,
-        process_offset: whole.process_offset,
-        text_offset: whole.text_offset,
-        since_offset: whole.since_offset,
-        gives_ids: whole.gives_ids,
-        ..dbt_wait_source::default()
-    }
-}
-
 impl Plain for bss {}
 impl Plain for dbt_sched_life {}
 impl Plain for dbt_turn {}
+impl Plain for dbt_wait_source {}
 
 /// A name as the kernel keeps it: up to a zero.
 fn name(comm: &[libc::c_char]) -> String {

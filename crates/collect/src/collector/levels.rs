@@ -6,28 +6,58 @@ use dbtime_model::counter::{self, level};
 use dbtime_model::{CounterRow, SessionId};
 
 use super::Collector;
+use crate::clock::{TICK_NS, monotonic_at_tick};
 use crate::process;
 
 /// What /proc/PID/status calls them.
 const NAMES: [(&str, &str); 2] = [("RssAnon", level::RSS_ANON_BYTES), ("VmSwap", level::SWAP_BYTES)];
 
+/// The process that a session is.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionProcess {
+    pid: u32,
+    /// When it began, CLOCK_MONOTONIC: another process may have its pid by the time it is looked at.
+    start_ns: u64,
+}
+
+impl SessionProcess {
+    /// Its /proc/PID/status, if the process is still there.
+    fn status(self) -> Option<String> {
+        let status = std::fs::read_to_string(process::path(self.pid, "status")).ok()?;
+        // Afterwards: whoever has the pid now had it when the file was read, or came later.
+        let began_ns = monotonic_at_tick(process::start_ticks(self.pid)?);
+        (began_ns <= self.start_ns.saturating_add(TICK_NS)).then_some(status)
+    }
+}
+
 impl Collector {
-    /// Of which processes the sessions are that are recorded now.
-    pub fn processes(&self) -> HashMap<SessionId, u32> {
-        let sessions = self.sessions.iter();
-        sessions
-            .flat_map(|(pid, session)| session.ids().map(|id| (id, *pid)))
+    /// Which processes the sessions are that are recorded now and have not ended.
+    pub fn processes(&self) -> HashMap<SessionId, SessionProcess> {
+        let live = self.sessions.values().filter(|session| session.end.is_none());
+        let known = live.filter_map(|session| Some((session, session.start_ns()?)));
+        known
+            .flat_map(|(session, start_ns)| {
+                let process = SessionProcess {
+                    pid: session.pid,
+                    start_ns,
+                };
+                session.ids().map(move |id| (id, process))
+            })
             .collect()
     }
 }
 
 /// Those of the sessions with these ids, as rows of this second (microseconds since the Unix epoch). Of one that has ended, or that the
 /// kernel does not tell of, none.
-pub fn levels(processes: &HashMap<SessionId, u32>, of: &HashSet<SessionId>, time: i64) -> Vec<CounterRow> {
+pub fn levels(
+    processes: &HashMap<SessionId, SessionProcess>,
+    of: &HashSet<SessionId>,
+    time: i64,
+) -> Vec<CounterRow> {
     let wanted = of.iter().filter_map(|id| Some((*id, *processes.get(id)?)));
     wanted
-        .flat_map(|(session, pid)| {
-            let status = std::fs::read_to_string(process::path(pid, "status")).unwrap_or_default();
+        .flat_map(|(session, process)| {
+            let status = process.status().unwrap_or_default();
             let found = NAMES.map(|(name, counted)| Some((counted, bytes(&status, name)?)));
             found.into_iter().flatten().map(move |(name, bytes)| CounterRow {
                 time,
@@ -53,6 +83,27 @@ fn bytes(status: &str, name: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::monotonic_ns;
+
+    #[test]
+    fn a_process_that_began_after_the_session_is_another_one() {
+        let of = SessionId(7);
+        let pid = std::process::id();
+        let names = |pid, start_ns| -> Vec<String> {
+            let processes = HashMap::from([(of, SessionProcess { pid, start_ns })]);
+            let rows = levels(&processes, &HashSet::from([of, SessionId(8)]), 0);
+            assert!(rows.iter().all(|row| row.session == of && row.value >= 0));
+            rows.into_iter().map(|row| row.name).collect()
+        };
+        let both = [level::RSS_ANON_BYTES, level::SWAP_BYTES];
+        let began_ns = monotonic_at_tick(process::start_ticks(pid).expect("it runs"));
+        assert_eq!(names(pid, began_ns), both);
+        assert_eq!(names(pid, monotonic_ns()), both);
+        // The session had this pid before this process had it.
+        assert_eq!(names(pid, began_ns - 2 * TICK_NS), [""; 0]);
+        // No process has the last number there can be.
+        assert_eq!(names(u32::MAX, monotonic_ns()), [""; 0]);
+    }
 
     #[test]
     fn levels_are_read_in_bytes_and_missing_ones_are_none() {

@@ -47,7 +47,7 @@ use relations::Unnamed;
 use restart::ToAsk;
 use versions::Versions;
 
-pub use levels::levels;
+pub use levels::{SessionProcess, levels};
 pub use options::{Mechanism, Options, RATES_HZ, RESOLUTIONS_S, Status, Target, WHOLE_SECONDS};
 pub(crate) use start::database_of;
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::lock_words::{self, EXCLUSIVE, MODES, TAG};
 use super::proc_array::{FRONT, FastPath, HEAD, LISTS, ProcArray, SLOTS};
+use super::proc_entries::ProcEntries;
 use super::record_fields::{address, is_pointer, number};
 use crate::lock_requests::{LockRequest, LockTarget, Whose};
 use crate::memory;
@@ -68,13 +69,12 @@ struct First {
     bytes: Vec<u8>,
 }
 
-/// Reads all locks; none when the processes cannot be read.
-pub(super) fn look(array: &ProcArray) -> Option<Found> {
+/// Reads all locks of these processes; none when they cannot be read. `begun`: how many sessions have begun so far.
+pub(super) fn look(array: &ProcArray, processes: &mut ProcEntries, begun: u64) -> Option<Found> {
     let begin = Instant::now();
-    let processes = array.read()?;
-    let own = |place: usize| &processes[place * array.step..][..array.step];
-    let is_used = |place: &usize| *place >= array.processes || number(own(*place), array.pid) != 0;
-    let used: Vec<usize> = (0..array.len()).filter(is_used).collect();
+    processes.read(array, begun)?;
+    let own = |place: usize| processes.of(array, place);
+    let used = processes.used();
     let mut found = Found::default();
     let links = used.iter().flat_map(|&place| {
         (0..LISTS).filter_map(move |list| {
@@ -92,7 +92,7 @@ pub(super) fn look(array: &ProcArray) -> Option<Found> {
     let firsts = follow(array, links.collect(), begin, &mut found);
     found.take_twice(array, own, &firsts);
     if let Ok(fast_path) = array.fast_path {
-        found.take_fast_path(array, fast_path, own, &used);
+        found.take_fast_path(array, fast_path, own, used);
     }
     Some(found)
 }
@@ -474,7 +474,7 @@ mod tests {
         }
 
         fn look(&self) -> Found {
-            look(&self.array()).expect("our own memory")
+            look(&self.array(), &mut ProcEntries::default(), 0).expect("our own memory")
         }
     }
 

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use super::all_locks;
 use super::backend_status::BackendStatus;
 use super::proc_array::ProcArray;
+use super::proc_entries::ProcEntries;
 use super::status_entries::StatusEntries;
 use super::wait_events::WaitEventNames;
 use crate::database::WaitNames;
@@ -20,6 +21,7 @@ pub(super) struct LockLooks {
     /// Looked for at the first look: by then there are processes to look at.
     array: OnceCell<ProcArray>,
     entries: RefCell<StatusEntries>,
+    processes: RefCell<ProcEntries>,
 }
 
 impl LockLooks {
@@ -29,13 +31,14 @@ impl LockLooks {
     }
 
     /// `processes`: of the server, to find out what lies where; `hosts`: the pids of its processes on this host, by those that it knows
-    /// them by, where these are others.
+    /// them by, where these are others; `begun`: how many sessions have begun so far.
     ///
     /// # Errors
     /// Why nothing is seen.
     pub(super) fn look(
         &self,
         server: (u32, u32),
+        begun: u64,
         processes: impl FnOnce() -> Vec<u32>,
         hosts: Option<&HashMap<u32, u32>>,
         status: Option<BackendStatus>,
@@ -49,7 +52,7 @@ impl LockLooks {
                 self.array.get_or_init(|| array)
             }
         };
-        let found = all_locks::look(array).ok_or(NOT_READ)?;
+        let found = all_locks::look(array, &mut self.processes.borrow_mut(), begun).ok_or(NOT_READ)?;
         let mut look = LockLook {
             torn: found.torn,
             without_room: found.without_room,

@@ -3,6 +3,7 @@
 pub(crate) mod activity;
 mod all_locks;
 mod backend_status;
+mod client_names;
 mod connection;
 mod database;
 mod encoding;
@@ -16,6 +17,7 @@ mod page_locks;
 mod password_file;
 mod portal;
 mod proc_array;
+mod proc_entries;
 mod query_ids;
 mod record_fields;
 mod relations;

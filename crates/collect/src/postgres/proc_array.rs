@@ -128,7 +128,8 @@ impl ProcArray {
             vxid_together: major >= VXID_TOGETHER,
             fast_path: Err("not looked for"),
         };
-        let bytes = array.read().ok_or(NOT_READ)?;
+        let mut bytes = vec![0; array.len() * array.step];
+        memory::read(postmaster, &mut [(first, &mut bytes)]).map_err(|_| NOT_READ)?;
         array.lists = array
             .place_of_lists(&bytes)
             .ok_or("the lists of locks of the server's processes are not where they should be")?;
@@ -159,13 +160,6 @@ impl ProcArray {
             vxid_together: false,
             fast_path: Ok(fast_path),
         }
-    }
-
-    /// All of them, as they are now.
-    pub(super) fn read(&self) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; self.len() * self.step];
-        memory::read(self.postmaster, &mut [(self.first, &mut bytes)]).ok()?;
-        Some(bytes)
     }
 
     /// How many there are, in use or not.

@@ -150,8 +150,8 @@ impl Server {
             _ => Err(CollectError::NotBackend {
                 pid,
                 why: match process::executable(pid) {
-                    Some(path) => format!("is not a PostgreSQL server process ({})", path.display()),
-                    None => "is not a PostgreSQL server process".to_string(),
+                    Some(path) => format!("not a PostgreSQL server process ({})", path.display()),
+                    None => "not a PostgreSQL server process".to_string(),
                 },
             }),
         }

@@ -3,9 +3,12 @@
 //! `init_ps_display` (src/backend/utils/misc/ps_status.c) sets the fixed part of the title once, whatever
 //! `update_process_title` says: `postgres: [CLUSTER_NAME: ]FIXED [ACTIVITY]`. FIXED is `USER DATABASE HOST` for a
 //! client backend (src/backend/tcop/backend_startup.c; `walsender USER [DATABASE] HOST` for a WAL sender) and the name
-//! of the process for all others.
+//! of the process for all others. Names may have anything in them, so that a title can often be read in several ways: then the names
+//! that the process itself has tell which of them is meant, and without them it is not known.
 
 use dbtime_model::BackendType;
+
+use super::client_names::{Names, Told};
 
 /// What the title tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,11 +20,15 @@ pub(crate) struct Title {
     pub(crate) leader_pid: u32,
 }
 
+// Their titles go on with the names of users and databases.
+const AUTOVACUUM_WORKER: &str = "autovacuum worker";
+const WAL_SENDER: &str = "walsender";
+
 /// Beginning of the title and the backend type it means, in the words of `pg_stat_activity.backend_type`.
 const PROCESSES: [(&str, &str); 18] = [
     ("archiver", "archiver"),
     ("autovacuum launcher", "autovacuum launcher"),
-    ("autovacuum worker", "autovacuum worker"),
+    (AUTOVACUUM_WORKER, AUTOVACUUM_WORKER),
     ("background writer", "background writer"),
     ("checkpointer", "checkpointer"),
     ("io worker", "io worker"),
@@ -37,7 +44,7 @@ const PROCESSES: [(&str, &str); 18] = [
     ("startup", "startup"),
     ("stats collector", "stats collector"),
     ("walreceiver", "walreceiver"),
-    ("walsender", "walsender"),
+    (WAL_SENDER, WAL_SENDER),
     ("walsummarizer", "walsummarizer"),
     ("walwriter", "walwriter"),
 ];
@@ -82,19 +89,55 @@ pub(crate) fn needs_cluster_name(title: &str) -> bool {
     title.strip_prefix(BEGIN).is_some_and(|text| text.contains(": "))
 }
 
-/// Reads a title of a server of this cluster name (empty: it has none). None as long as the process still carries its parent's.
-pub(crate) fn parse(title: &str, cluster_name: &str) -> Option<Title> {
+/// Reads a title of a server of this cluster name (empty: it has none). None as long as the process still carries its parent's. `told`: for
+/// whom the process works, asked where the title can be read in more than one way.
+pub(crate) fn parse(title: &str, cluster_name: &str, told: impl FnOnce() -> Told) -> Option<Title> {
     let text = title.strip_prefix(BEGIN)?.trim_end();
     let text = match cluster_name {
         "" => text,
-        // Its end may have been cut off with the blanks.
-        name => text.strip_prefix(name)?.strip_prefix(':')?.trim_start(),
+        name => {
+            let rest = text.strip_prefix(name)?.strip_prefix(':')?;
+            // Its end may have been cut off with the blanks; those of a user's name are the user's.
+            rest.strip_prefix(' ').unwrap_or(rest)
+        }
     };
     // "client backend", "dead-end client backend" …: the process has not read who its client is.
     let unfinished = text.is_empty() || text.ends_with("client backend") || text.ends_with("initializing");
-    known_process(text)
-        .or_else(|| client(text))
-        .or_else(|| (!unfinished).then(|| process(text)))
+    let (by_itself, is_certain) = by_itself(text);
+    if is_certain || unfinished && by_itself.is_none() {
+        return by_itself;
+    }
+    let (told, otherwise) = match told() {
+        Told::Nothing => (None, process(text)),
+        Told::NoClient => (background(text), process(text)),
+        // Where none of them fits it has been cut.
+        Told::OneOf(names) => (of_names(text, &names), of_client("", "", "")),
+    };
+    told.or(by_itself).or(Some(otherwise))
+}
+
+/// What a title tells without anything else, and whether it can mean nothing else.
+fn by_itself(text: &str) -> (Option<Title>, bool) {
+    let as_client = client(text);
+    match (known_process(text), as_client) {
+        (None, as_client) => {
+            let has_names = as_client.as_ref().is_some_and(|title| !title.user.is_empty());
+            (as_client, has_names)
+        }
+        (Some((WAL_SENDER, rest)), as_client) => {
+            let sender = wal_sender(rest).or(as_client);
+            (sender.or_else(|| Some(process(WAL_SENDER))), false)
+        }
+        // A database may be called like a host, too.
+        (Some((AUTOVACUUM_WORKER, _)), Some(_)) => (Some(process(BackendType::UNKNOWN)), false),
+        // A user may be called "logger": a client's title goes on with database and host.
+        (Some(_), Some(client)) => (Some(client), false),
+        (Some(_), None) => {
+            let title = background(text);
+            let is_certain = title.is_some();
+            (title, is_certain)
+        }
+    }
 }
 
 fn process(backend_type: &str) -> Title {
@@ -107,66 +150,107 @@ fn process(backend_type: &str) -> Title {
     }
 }
 
-fn known_process(text: &str) -> Option<Title> {
-    let (name, backend_type) = PROCESSES.iter().find(|(name, _)| {
-        text.strip_prefix(name)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
-    })?;
-    let rest = text[name.len()..].trim_start();
-    // A user may be called "logger": a client's title goes on with database and host.
-    let as_client = client(text);
-    if *backend_type != "walsender" && as_client.is_some() {
-        return None;
-    }
+/// The backend type of the process that calls itself so, and the rest of its title.
+fn known_process(text: &str) -> Option<(&'static str, &str)> {
+    PROCESSES.iter().find_map(|(name, backend_type)| {
+        let rest = text.strip_prefix(name)?;
+        // The name of a database may begin with blanks of its own.
+        let rest = rest.strip_prefix(' ').or(rest.is_empty().then_some(""))?;
+        Some((*backend_type, rest))
+    })
+}
+
+/// Of a process that works for the server itself. None: it calls itself like none.
+fn background(text: &str) -> Option<Title> {
+    let (backend_type, rest) = known_process(text)?;
     let mut title = process(backend_type);
-    match *backend_type {
+    match backend_type {
         BackendType::PARALLEL_WORKER => title.leader_pid = rest.split(' ').next()?.parse().ok()?,
-        "autovacuum worker" => title.database = rest.to_string(),
-        "walsender" => {
-            let Hosts {
-                names,
-                host,
-                activity,
-            } = match hosts(rest) {
-                Some(hosts) => hosts,
-                // It says nothing of a client: only "walsender" itself.
-                None => return as_client.is_none().then_some(title),
-            };
-            // A user may be called "walsender" too, and only replicating tells which of the two it is.
-            if !REPLICATION
-                .iter()
-                .any(|activities| activity.starts_with(activities))
-            {
-                title = process(BackendType::UNKNOWN);
-                title.client = host.to_string();
-                return Some(title);
-            }
-            title.client = host.to_string();
-            match names.split(' ').collect::<Vec<_>>()[..] {
-                [user] => title.user = user.to_string(),
-                [user, database] => (title.user, title.database) = (user.to_string(), database.to_string()),
-                _ => {}
-            }
-        }
+        AUTOVACUUM_WORKER => title.database = rest.to_string(),
         _ => {}
     }
     Some(title)
+}
+
+/// `USER [DATABASE] HOST …` behind "walsender". None: there is no host.
+fn wal_sender(rest: &str) -> Option<Title> {
+    let hosts = hosts(rest)?;
+    // A user may be called "walsender" too, and only replicating tells which of the two it is. Behind a name that looks like a host stands
+    // no activity.
+    let replicates = !hosts.host.is_empty()
+        && REPLICATION
+            .iter()
+            .any(|activity| hosts.activity.starts_with(activity));
+    if !replicates {
+        return Some(Title {
+            client: hosts.host.to_string(),
+            ..process(BackendType::UNKNOWN)
+        });
+    }
+    // Two words are a user and a database, or a user with a blank in the name.
+    let user = if hosts.names.contains(' ') {
+        ""
+    } else {
+        hosts.names
+    };
+    Some(Title {
+        backend_type: BackendType(WAL_SENDER.to_string()),
+        ..of_client(user, "", hosts.host)
+    })
 }
 
 /// `USER DATABASE HOST …`. Names may contain spaces: with more than two words before the host nobody can tell where
 /// one ends, and both stay unknown. They may even contain what looks like a host: then it is not known either.
 fn client(text: &str) -> Option<Title> {
     let Hosts { names, host, .. } = hosts(text)?;
-    let (user, database) = match names.split(' ').collect::<Vec<_>>()[..] {
-        [user, database] if !host.is_empty() => (user, database),
-        _ => ("", ""),
-    };
-    Some(Title {
-        backend_type: BackendType(BackendType::CLIENT.to_string()),
+    Some(match names.split(' ').collect::<Vec<_>>()[..] {
+        [user, database] if !host.is_empty() => of_client(user, database, host),
+        _ => of_client("", "", host),
+    })
+}
+
+fn of_client(user: &str, database: &str, host: &str) -> Title {
+    Title {
         user: user.to_string(),
         database: database.to_string(),
         client: host.to_string(),
-        leader_pid: 0,
+        ..process(BackendType::CLIENT)
+    }
+}
+
+/// The title that is made of one of these names. None: of none, or of several, and then it is not known of which.
+fn of_names(text: &str, all: &[Names]) -> Option<Title> {
+    let mut made = all
+        .iter()
+        .flat_map(|names| [made_of(text, names), sender_made_of(text, names)])
+        .flatten();
+    let first = made.next()?;
+    made.all(|other| other == first).then_some(first)
+}
+
+fn made_of(text: &str, names: &Names) -> Option<Title> {
+    let Names { user, database } = names;
+    let rest = text.strip_prefix(user.as_str())?.strip_prefix(' ')?;
+    let rest = rest.strip_prefix(database.as_str())?.strip_prefix(' ')?;
+    let is_named = !user.is_empty() && !database.is_empty();
+    let host = rest.split(' ').next().filter(|word| is_named && is_host(word))?;
+    Some(of_client(user, database, host))
+}
+
+/// A WAL sender may be in no database.
+fn sender_made_of(text: &str, names: &Names) -> Option<Title> {
+    let Names { user, database } = names;
+    let rest = text.strip_prefix(WAL_SENDER)?.strip_prefix(' ')?;
+    let rest = rest.strip_prefix(user.as_str())?.strip_prefix(' ')?;
+    let rest = match database.as_str() {
+        "" => rest,
+        database => rest.strip_prefix(database)?.strip_prefix(' ')?,
+    };
+    let is_named = !user.is_empty();
+    let host = rest.split(' ').next().filter(|word| is_named && is_host(word))?;
+    Some(Title {
+        backend_type: BackendType(WAL_SENDER.to_string()),
+        ..of_client(user, database, host)
     })
 }
 
@@ -183,15 +267,10 @@ fn hosts(text: &str) -> Option<Hosts<'_>> {
     let mut found: Option<Hosts<'_>> = None;
     for word in text.split(' ') {
         let end = at + word.len();
-        let is_host = word == "[local]"
-            || word
-                .strip_suffix(')')
-                .and_then(|w| w.split_once('('))
-                .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
-        if is_host {
+        // The first one is a name, or the beginning of one.
+        if at > 0 && is_host(word) {
             match &mut found {
                 Some(first) => first.host = "",
-                None if at == 0 => return None,
                 None => {
                     found = Some(Hosts {
                         // A name may end in blanks of its own.
@@ -207,8 +286,18 @@ fn hosts(text: &str) -> Option<Hosts<'_>> {
     found
 }
 
+fn is_host(word: &str) -> bool {
+    word == "[local]"
+        || word
+            .strip_suffix(')')
+            .and_then(|w| w.split_once('('))
+            .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn fields(title: &str) -> Option<(String, String, String, String)> {
@@ -216,7 +305,23 @@ mod tests {
     }
 
     fn fields_of(title: &str, cluster: &str) -> Option<(String, String, String, String)> {
-        parse(title, cluster).map(|t| (t.backend_type.0, t.user, t.database, t.client))
+        told(title, cluster, || Told::Nothing)
+    }
+
+    fn told(
+        title: &str,
+        cluster: &str,
+        told: impl FnOnce() -> Told,
+    ) -> Option<(String, String, String, String)> {
+        parse(title, cluster, told).map(|t| (t.backend_type.0, t.user, t.database, t.client))
+    }
+
+    fn names(all: &[(&str, &str)]) -> Told {
+        let names = all.iter().map(|(user, database)| Names {
+            user: (*user).to_string(),
+            database: (*database).to_string(),
+        });
+        Told::OneOf(names.collect())
     }
 
     fn four(a: &str, b: &str, c: &str, d: &str) -> Option<(String, String, String, String)> {
@@ -339,7 +444,7 @@ mod tests {
         );
         assert_eq!(
             fields("postgres: walsender rep shop 10.0.0.7(1) START_REPLICATION"),
-            four("walsender", "rep", "shop", "10.0.0.7(1)")
+            four("walsender", "", "", "10.0.0.7(1)")
         );
         assert_eq!(
             fields("postgres: pg_cron launcher"),
@@ -349,7 +454,7 @@ mod tests {
 
     #[test]
     fn a_parallel_worker_names_its_leader() {
-        let title = parse("postgres: parallel worker for PID 4242 ", "").unwrap();
+        let title = parse("postgres: parallel worker for PID 4242 ", "", || Told::NoClient).unwrap();
         assert_eq!(
             (title.backend_type.0.as_str(), title.leader_pid),
             ("parallel worker", 4242)
@@ -358,12 +463,179 @@ mod tests {
 
     #[test]
     fn a_title_that_is_still_the_parents_says_nothing() {
+        for title in [
+            "/usr/lib/postgresql/15/bin/postgres -D /var/lib/x",
+            "",
+            "postgres: ",
+            "postgres: client backend",
+            "postgres: client backend initializing",
+        ] {
+            assert_eq!(fields(title), None, "{title}");
+            assert_eq!(told(title, "", || panic!("it is not asked")), None, "{title}");
+        }
+    }
+
+    #[test]
+    fn names_that_the_process_has_divide_its_title() {
+        let client = |user, db, host| four("client backend", user, db, host);
+        for (user, database) in [
+            ("a b", "c [local] d"),
+            ("a", "b c [local] d"),
+            (" ", "x "),
+            (" a ", " b "),
+            ("[local]", "[local]"),
+            ("10.0.0.1(1)", "x 10.0.0.1(1)"),
+            ("a: walsender", "shop"),
+            ("walsender", "shop"),
+            ("walsender rep", "[local] streaming"),
+            ("logger", "x y"),
+            ("autovacuum worker", "shop"),
+            ("parallel worker for PID 1", "shop"),
+            ("bob shop [local] idle", "postgres: bob"),
+            ("ä\u{fffd} \u{202e}\n", "\t\u{1b}[2J"),
+        ] {
+            for (host, activity) in [
+                ("[local]", " idle"),
+                ("::1(5123)", " SELECT"),
+                ("10.0.0.7(1)", ""),
+                ("[local]", " idle in transaction"),
+            ] {
+                for cluster in ["", "15/main"] {
+                    let begin = match cluster {
+                        "" => String::new(),
+                        name => format!("{name}: "),
+                    };
+                    let title = format!("postgres: {begin}{user} {database} {host}{activity}");
+                    // What else is in the memory fits nothing.
+                    let has = [
+                        ("", ""),
+                        ("", user),
+                        (user, database),
+                        (database, user),
+                        ("", database),
+                    ];
+                    let found = told(&title, cluster, || names(&has));
+                    assert_eq!(found, client(user, database, host), "{title:?}");
+                    let found = fields_of(&title, cluster).expect("it is a process of a server");
+                    let is_right = found.1.is_empty() || (found.1 == user && found.2 == database);
+                    assert!(is_right, "{title:?}: {found:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_wal_sender_is_told_from_a_user_of_that_name() {
+        let title = "postgres: walsender a b [local] streaming 0/3000060";
+        assert_eq!(fields(title), four("walsender", "", "", "[local]"));
+        for (user, database, backend_type) in [
+            ("a b", "", "walsender"),
+            ("a", "b", "walsender"),
+            ("walsender", "a b", "client backend"),
+            ("walsender a", "b", "client backend"),
+        ] {
+            assert_eq!(
+                told(title, "", || names(&[(user, database)])),
+                four(backend_type, user, database, "[local]")
+            );
+        }
+        // The label of a backup may be anything.
+        let title = "postgres: walsender a b [local] sending backup \"x [local] y\"";
+        assert_eq!(fields(title), four("unknown", "", "", ""));
         assert_eq!(
-            parse("/usr/lib/postgresql/15/bin/postgres -D /var/lib/x", ""),
-            None
+            told(title, "", || names(&[("a b", "")])),
+            four("walsender", "a b", "", "[local]")
         );
-        assert_eq!(parse("", ""), None);
-        assert_eq!(parse("postgres: ", ""), None);
-        assert_eq!(parse("postgres: client backend", ""), None);
+        // Only a WAL sender is in no database.
+        assert_eq!(
+            told("postgres: a b [local] c [local] idle", "", || names(&[(
+                "a b", ""
+            )])),
+            four("client backend", "", "", "")
+        );
+    }
+
+    #[test]
+    fn names_that_fit_in_two_ways_or_not_at_all_tell_nothing() {
+        let title = "postgres: a b c [local] idle";
+        for has in [
+            vec![("a", "b c"), ("a b", "c")],
+            vec![("a b", "x"), ("b", "c"), ("", "a b c"), ("a", "b")],
+            vec![],
+        ] {
+            let found = told(title, "", || names(&has));
+            assert_eq!(found, four("client backend", "", "", "[local]"), "{has:?}");
+        }
+        // The same names twice are one answer.
+        assert_eq!(
+            told(title, "", || names(&[("a b", "c"), ("a b", "c")])),
+            four("client backend", "a b", "c", "[local]")
+        );
+        // The end has been cut off.
+        for title in ["postgres: a b", "postgres: a b c", "postgres: a b c [loc"] {
+            assert_eq!(
+                told(title, "", || names(&[("a b", "c")])),
+                four("client backend", "", "", ""),
+                "{title}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_process_without_a_client_is_what_it_calls_itself() {
+        let title = "postgres: autovacuum worker [local]";
+        // By itself it is that of a user "autovacuum" as well.
+        assert_eq!(fields(title), four("unknown", "", "", ""));
+        assert_eq!(
+            told(title, "", || names(&[("autovacuum", "worker")])),
+            four("client backend", "autovacuum", "worker", "[local]")
+        );
+        let background = told(title, "", || Told::NoClient);
+        assert_eq!(background, four("autovacuum worker", "", "[local]", ""));
+        assert_eq!(
+            told("postgres: autovacuum worker  x [local] y", "", || Told::NoClient),
+            four("autovacuum worker", "", " x [local] y", "")
+        );
+        assert_eq!(
+            told("postgres: pg_cron launcher", "", || Told::NoClient),
+            four("pg_cron launcher", "", "", "")
+        );
+    }
+
+    #[test]
+    fn what_a_title_says_for_certain_is_not_asked_for() {
+        for title in [
+            "postgres: bob shop [local] idle",
+            "postgres: [local] shop [local] idle",
+            "postgres: checkpointer ",
+            "postgres: autovacuum worker shop x",
+            "postgres: parallel worker for PID 4242",
+        ] {
+            assert!(told(title, "", || panic!("it is asked")).is_some(), "{title}");
+        }
+        assert_eq!(
+            fields("postgres: [local] shop [local] idle"),
+            four("client backend", "[local]", "shop", "[local]")
+        );
+    }
+
+    proptest! {
+        /// Of any names that a title can be made of it tells these or none, with what the process has and without.
+        #[test]
+        fn a_title_tells_the_names_it_is_made_of_or_none(
+            user in "(walsender|logger|autovacuum worker|\\[local\\]|x\\(1\\)|[a-c :]){1,4}",
+            database in "(walsender|streaming|\\[local\\]|x\\(1\\)|[a-c :]){1,4}",
+            others in prop::collection::vec(("[a-c :]{0,3}", "[a-c :]{0,3}"), 0..4),
+        ) {
+            let title = format!("postgres: {user} {database} [local] idle");
+            let mut has: Vec<(&str, &str)> = others.iter().map(|(u, d)| (u.as_str(), d.as_str())).collect();
+            has.push((user.as_str(), database.as_str()));
+            for told in [names(&has), names(&has[has.len() - 1..]), Told::Nothing] {
+                let is_alone = matches!(&told, Told::OneOf(names) if names.len() == 1);
+                let found = parse(&title, "", || told).expect("it is a client's");
+                let is_right = found.user == user && found.database == database && found.client == "[local]";
+                prop_assert!(is_right || (found.user.is_empty() && !is_alone), "{found:?}");
+            }
+        }
     }
 }

@@ -9,7 +9,7 @@ use syscalls::Sysno;
 
 use super::comment::Shown;
 use crate::bpf::{Event, Listed, SampleEvent};
-use crate::clock::monotonic_ns;
+use crate::clock::{monotonic_at_tick, monotonic_ns};
 use crate::comments::Ends;
 use crate::database::{Executing, NO_NUMBER, NUMBERED, StatusRecord, WaitSource};
 use crate::{fingerprint, memory, process, task_counts};
@@ -82,7 +82,7 @@ impl Task {
             buffer: Box::new([0; BYTES]),
         };
         task.start_ticks = task.read_stat().ok()?.1;
-        task.start_ns = (task.start_ticks * 10_000_000).saturating_sub(suspended_ns());
+        task.start_ns = monotonic_at_tick(task.start_ticks);
         task.last = task.read_schedstat().ok()?;
         Some(task)
     }
@@ -377,17 +377,6 @@ fn kernel_frame(symbol: &str, module: &str) -> Frame {
         build_id: String::new(),
         offset: 0,
     }
-}
-
-/// What the clock of /proc/PID/stat is ahead of CLOCK_MONOTONIC: the time that the host was suspended.
-fn suspended_ns() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `time` is a valid timespec; the clock exists since Linux 2.6.39.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut time) };
-    (time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64).saturating_sub(monotonic_ns())
 }
 
 #[cfg(test)]

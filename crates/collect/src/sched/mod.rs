@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dbtime_model::recording::{CollectorMeta, Cost, Meta, Note, SCHEMA_VERSION, Scheduling};
-use dbtime_model::{BackendType, Rows, Session, SessionId, State, SwitchRow, Turn, Turns, Wait};
+use dbtime_model::{Rows, Session, SessionId, State, SwitchRow, Turn, Turns, Wait};
 
 use crate::bpf::{LeftAs, NamedTask, SchedEvent, SchedPrograms, TurnEvent};
 use crate::clock::{Clock, monotonic_ns};
@@ -14,14 +14,12 @@ use crate::collector::{Status, Target, database_of};
 use crate::database::{Database, Member, Texts, WaitNames};
 use crate::latencies::Wakers;
 use crate::postgres::titles::Titles;
-use crate::session::{Role, off_cpu_state};
+use crate::session::{Naming, Role, off_cpu_state};
 use crate::statements::Statements;
 use crate::{CollectError, host, privilege, process};
 
 /// Turns that become a row of their own, at most, in a second: all are in the sums.
 const MAX_ROWS: u64 = 100_000;
-/// A process names itself in its title soon after it was forked: the title is believed at this age.
-const TITLE_SETTLED: Duration = Duration::from_millis(200);
 /// A session that has ended is forgotten so long after: what is under way has come by then.
 const LATE: Duration = Duration::from_secs(1);
 /// As long as a process has not named itself it is asked this often.
@@ -34,10 +32,7 @@ const OTHERS: &str = "other tasks";
 /// A session whose switches are taken.
 struct Live {
     session: Session,
-    role: Role,
-    titles: Rc<Titles>,
-    since: Instant,
-    looked: Instant,
+    naming: Naming,
     /// Its row was handed on.
     is_told: bool,
     ended: Option<Instant>,
@@ -131,7 +126,7 @@ impl SwitchCollector {
     }
 
     fn adopt(&mut self, member: &Member, start_ns: u64) {
-        let now = Instant::now();
+        let now = monotonic_ns();
         let begin = process::started(member.pid)
             .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
             .map_or(0, |age| age.as_micros() as i64);
@@ -146,10 +141,7 @@ impl SwitchCollector {
                 },
                 ..Session::default()
             },
-            role: member.role.clone(),
-            titles: Rc::clone(&self.titles),
-            since: now,
-            looked: now,
+            naming: Naming::new(member.role.clone(), Rc::clone(&self.titles), member.pid, now),
             is_told: false,
             ended: None,
         };
@@ -166,7 +158,8 @@ impl SwitchCollector {
     /// # Errors
     /// The kernel refuses.
     pub fn step(&mut self, longest: Duration) -> Result<Status, CollectError> {
-        let is_nameless = self.sessions.values().any(Live::is_about_to_be_named);
+        let now = monotonic_ns();
+        let is_nameless = self.sessions.values().any(|live| live.is_about_to_be_named(now));
         let longest = if is_nameless {
             longest.min(LOOK_FOR_TITLE)
         } else {
@@ -212,8 +205,9 @@ impl SwitchCollector {
     }
 
     fn look_after_sessions(&mut self) {
+        let now = monotonic_ns();
         for live in self.sessions.values_mut() {
-            live.look_for_title();
+            live.look_for_title(now);
         }
         let over: Vec<u32> = self
             .sessions
@@ -227,8 +221,11 @@ impl SwitchCollector {
             }
         }
         let settled =
-            |live: &&mut Live| !live.is_told && !live.is_nameless() && live.since.elapsed() > TITLE_SETTLED;
+            |live: &&mut Live| !live.is_told && live.naming.is_settled(live.naming.adopted_ns(), now);
         for live in self.sessions.values_mut().filter(settled) {
+            if live.ended.is_none() {
+                live.name();
+            }
             live.is_told = true;
             self.rows.sessions.push(live.session.clone().into());
         }
@@ -245,10 +242,11 @@ impl SwitchCollector {
         let Some(live) = self.sessions.get_mut(&event.pid) else {
             return;
         };
-        if live.role == Role::Process && !event.comm.is_empty() && live.session.title != event.comm {
+        if *live.naming.role() == Role::Process && !event.comm.is_empty() && live.session.title != event.comm
+        {
             live.session.title.clone_from(&event.comm);
         }
-        let wait = match (&live.role, event.wait) {
+        let wait = match (live.naming.role(), event.wait) {
             (Role::Postmaster | Role::Process, _) => Wait::no_interface(),
             (_, None) => Wait::not_read(),
             (_, Some(wait)) => self.names.decode(wait, live.session.backend_type.is_foreground()),
@@ -404,67 +402,30 @@ impl SwitchCollector {
 }
 
 impl Live {
-    fn is_nameless(&self) -> bool {
-        self.session.backend_type.0.is_empty() || self.session.backend_type.0 == BackendType::UNKNOWN
+    fn is_about_to_be_named(&self, now: u64) -> bool {
+        self.ended.is_none() && self.naming.is_about_to_be_named(now)
     }
 
-    fn is_about_to_be_named(&self) -> bool {
-        self.role == Role::Backend
-            && self.is_nameless()
-            && self.ended.is_none()
-            && self.since.elapsed() < TITLE_SETTLED
-    }
-
-    /// Often while it is young; then once a second as long as it has no name.
-    fn look_for_title(&mut self) {
-        if self.is_told || self.ended.is_some() {
-            return;
-        }
-        let wait = if self.since.elapsed() < TITLE_SETTLED {
-            LOOK_FOR_TITLE
-        } else {
-            Duration::from_secs(1)
-        };
-        if self.looked.elapsed() >= wait {
-            self.looked = Instant::now();
-            self.name();
+    fn look_for_title(&mut self, now: u64) {
+        if self.naming.is_nameless() && self.ended.is_none() {
+            self.naming.look(now);
+            self.describe();
         }
     }
 
     /// Reads what the process says of itself.
     fn name(&mut self) {
-        let session = &mut self.session;
-        match &self.role {
-            Role::Known(known) => {
-                session.backend_type = known.backend_type.clone();
-                session.user.clone_from(&known.user);
-                session.database.clone_from(&known.database);
-                session.client.clone_from(&known.client);
-                session.title.clone_from(&known.title);
-                session.module.clone_from(&known.module);
-            }
-            Role::Process => {
-                session.backend_type = BackendType(BackendType::PROCESS.to_string());
-                if let Some(name) = process::name(session.pid) {
-                    session.title = name;
-                }
-            }
-            Role::Postmaster | Role::Backend => {
-                let (text, title) = self.titles.of(session.pid).unwrap_or_default();
-                if let Some(title) = title {
-                    session.backend_type = title.backend_type;
-                    session.user = title.user;
-                    session.database = title.database;
-                    session.client = title.client;
-                    session.leader_pid = title.leader_pid;
-                    session.title = text;
-                } else if self.role == Role::Postmaster {
-                    session.backend_type = BackendType(BackendType::POSTMASTER.to_string());
-                    session.title = text;
-                } else if session.backend_type.0.is_empty() {
-                    session.backend_type = BackendType(BackendType::UNKNOWN.to_string());
-                }
-            }
+        self.naming.read();
+        self.describe();
+    }
+
+    fn describe(&mut self) {
+        self.naming.describe(&mut self.session);
+        // Each turn tells the name that the kernel has.
+        if *self.naming.role() == Role::Process
+            && let Some(name) = process::name(self.session.pid)
+        {
+            self.session.title = name;
         }
     }
 }

@@ -61,7 +61,8 @@ pub struct FlameArguments {
 
 /// The words of `--by` of times.
 fn dimension_parser() -> impl TypedValueParser<Value = Dimension> {
-    PossibleValuesParser::new(Dimension::ALL.map(Dimension::as_str)).try_map(|name| name.parse::<Dimension>())
+    PossibleValuesParser::new(Dimension::OF_TIME.map(Dimension::as_str))
+        .try_map(|name| Dimension::parse_of_time(&name))
 }
 
 /// Draws it.

@@ -28,6 +28,7 @@ use crate::who;
     all, fg, bg                 everybody; who works for clients; the others\n  \
     4711  4711,4712             pids\n  \
     user=bob  database=shop  application=… client=… backend_type=…\n  \
+    user='a b'  user=           a value with blanks; sessions that have none, or of which it is not known\n  \
     wait=IO:WALSync  state=disk  query=-42"
 )]
 pub struct LatchArguments {

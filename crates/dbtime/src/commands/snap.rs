@@ -27,6 +27,7 @@ use crate::who;
     all, fg, bg                 all processes of the server; those that work for clients; the others\n  \
     4711  4711,4712             pids\n  \
     user=bob  database=shop  application=… client=… backend_type=…\n  \
+    user='a b'  user=           a value with blanks; sessions that have none, or of which it is not known\n  \
     wait=IO  state=disk  query=-42    that time alone, without statistics\nAlso:\n  \
     gather=stw                  s statistics, t times, w waits, l LWLocks held, o locks of pg_locks held and awaited,\n  \
     \x20                           a all [default: stw]\n  \

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dbtime_collect::{Collector, Ending, Options, Status, levels};
+use dbtime_collect::{Collector, Ending, Options, SessionProcess, Status, levels};
 use dbtime_model::counter::{self, task};
 use dbtime_model::recording::Meta;
 use dbtime_model::{CounterRow, LockUses, SessionId};
@@ -136,7 +136,7 @@ struct Live<'a> {
     windows: Windows,
     levels: bool,
     /// Of the sessions that were recorded when recording ended, once it has.
-    last_processes: Option<HashMap<SessionId, u32>>,
+    last_processes: Option<HashMap<SessionId, SessionProcess>>,
     line: ProgressLine,
     tells_progress: bool,
     /// Of the next snapshot.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! series    which recording a row belongs to: one ends and the next one begins
-//! segments  one recording on its way to disk
+//! segments  one recording on its way to disk, by whoever makes it: an import too
 //! sink      the thread that both are on, and what waits for it
 //! measure   what can be watched of a recording while it is made
 //! naming    what a recording is called that was given no name
@@ -27,6 +27,8 @@ use dbtime_model::recording::Meta;
 
 pub use measure::Measure;
 pub(crate) use naming::plain_words;
+#[cfg(test)]
+pub(crate) use sink::tests::row_of;
 pub(crate) use sink::{Ending as Finishing, Part, Sink};
 pub use standing::{Standing, Watched};
 

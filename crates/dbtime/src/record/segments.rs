@@ -29,6 +29,9 @@ pub(super) struct Segments {
     /// Why the last segment could not be written.
     failed: Option<RecordingError>,
     notes: Vec<Note>,
+    /// Files of other tools become this recording, until [`Meta::importing`] says no more: it is whole, or it is removed. Its segments
+    /// are large, and are not merged.
+    is_import: bool,
     activity_rows: u64,
     /// Rows of single context switches.
     switch_rows: u64,
@@ -45,6 +48,7 @@ impl Segments {
     /// # Errors
     /// The name is taken, or nothing can be made there.
     pub(super) fn begin(place: Place, meta: Meta) -> Result<Segments, RecordingError> {
+        let is_import = meta.importing;
         let writer = RecordingWriter::create_at(place, meta)?;
         let directory = writer
             .directory()
@@ -55,6 +59,7 @@ impl Segments {
             pending: Rows::default(),
             failed: None,
             notes: Vec::new(),
+            is_import,
             activity_rows: 0,
             switch_rows: 0,
             next_compaction: Instant::now() + COMPACTION,
@@ -78,8 +83,8 @@ impl Segments {
         &self.directory
     }
 
-    /// Writes what waits. A segment that cannot be written is kept and tried again with the next one, within limits. `meta`: how things
-    /// stand.
+    /// Writes what waits. A segment that cannot be written is kept and tried again with the next one, within limits; not that of an
+    /// import, which can be begun again. `meta`: how things stand.
     ///
     /// # Errors
     /// Too much waits.
@@ -90,6 +95,9 @@ impl Segments {
         meta.notes.sort_by_key(|note| note.time_us);
         let now = meta.end_us;
         *self.writer.meta() = meta;
+        if self.is_import {
+            return Ok(self.write_segment()?);
+        }
         match self.write_pending() {
             Ok(()) => {
                 self.failed = None;
@@ -178,7 +186,7 @@ impl Segments {
     }
 
     /// Ends the recording, and gives it to its owner; `failed`: why the end of it is missing. Nothing is left of one that has nothing in
-    /// it.
+    /// it, nor of an import that has no end.
     ///
     /// # Errors
     /// Its end is missing.
@@ -221,28 +229,30 @@ impl Segments {
                 ),
             })
         }));
-        if failed.is_none() && !self.is_prepared {
+        if failed.is_none() && !self.is_prepared && !self.is_import {
             self.compact(true, meta.end_us, tell);
         }
         let has_rows = self.activity_rows > 0 || self.switch_rows > 0;
-        let is_empty = !has_rows && (failed.is_none() || meta.segments.last == 0);
-        let ended = match (is_empty, &failed) {
-            // It would only block the name.
-            (true, _) => self.writer.discard(),
-            (false, None) => self.writer.finish(),
-            (false, Some(_)) => Ok(()),
+        let is_unwanted = match self.is_import {
+            true => failed.is_some() || meta.importing,
+            false => !has_rows && (failed.is_none() || meta.segments.last == 0),
         };
+        if is_unwanted {
+            // It would only block the name.
+            if let Err(e) = self.writer.discard() {
+                tell(Told::Note(e.to_string()));
+            }
+        } else if failed.is_none() {
+            self.writer.finish()?;
+        }
         match failed {
             Some(e) => Err(e),
-            None => {
-                ended?;
-                Ok(Outcome {
-                    meta,
-                    activity_rows: self.activity_rows,
-                    path,
-                    directory: self.directory,
-                })
-            }
+            None => Ok(Outcome {
+                meta,
+                activity_rows: self.activity_rows,
+                path,
+                directory: self.directory,
+            }),
         }
     }
 }

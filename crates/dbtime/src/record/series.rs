@@ -515,6 +515,7 @@ mod tests {
     use dbtime_model::output::Place;
     use dbtime_model::recording::SCHEMA_VERSION;
     use dbtime_model::{ActivityRow, Fidelity, LatencyRow, NO_STACK, SessionId, SessionState, State};
+    use dbtime_store::{Address, Choice, PutOptions, Store};
 
     use super::*;
 
@@ -658,6 +659,62 @@ mod tests {
                 (seconds, statements)
             })
             .collect()
+    }
+
+    /// Puts all recordings of a folder into a store, and says of which seconds that has rows.
+    fn seconds_in_store(folder: &Path, store: &Path) -> Vec<i64> {
+        let address = Address::to_put(store.as_os_str()).expect("an address");
+        let options = PutOptions {
+            host: Some("db1".to_string()),
+            ..PutOptions::default()
+        };
+        let entries = std::fs::read_dir(folder).expect("a folder");
+        for path in entries.map(|entry| entry.expect("it is there").path()) {
+            let recording = Recording::open(&path).expect("a recording");
+            let opened = Store::open_or_make(&address).expect("a store");
+            opened.put(&recording, "it", &options).expect("it is put");
+        }
+        let opened = Store::open(&address).expect("a store");
+        let (recording, _) = opened.select(&Choice::default(), None).expect("recordings");
+        let mut seconds = Vec::new();
+        let problems = recording.read(|rows: Vec<ActivityRow>| {
+            seconds.extend(rows.iter().map(|row| row.time / SECOND_US));
+        });
+        assert_eq!(problems, []);
+        seconds.sort_unstable();
+        seconds
+    }
+
+    /// What a killed recorder has left is put as it is; what goes on is put again. A step is what is written at a time: what a kill at a
+    /// system call within it leaves reads as what was there before it (`recording::killed` of the model).
+    #[test]
+    fn put_after_any_step_of_rotation_and_merging_a_store_has_each_second_once() {
+        let home = tempfile::tempdir().expect("a folder");
+        let (folder, store) = (home.path().join("series"), home.path().join("store"));
+        std::fs::create_dir(&folder).expect("a new folder");
+        let mut series = series(&folder, 10);
+        for now_s in (15..=65).step_by(5) {
+            let described: &[u64] = if now_s == 15 { &[7] } else { &[] };
+            take(&mut series, now_s, seconds(now_s - 5, now_s, described));
+            // Put by an agent after its recorder was killed here; and over what was put before.
+            let alone = home.path().join(format!("{now_s}"));
+            for store in [&alone, &store] {
+                let found = seconds_in_store(&folder, store);
+                assert_eq!(
+                    found,
+                    Vec::from_iter(10..now_s),
+                    "at {now_s} in {}",
+                    store.display()
+                );
+            }
+        }
+        series.finish(None, &mut |_| {}).expect("all are written");
+        assert_eq!(seconds_in_store(&folder, &store), Vec::from_iter(10..65));
+        for entry in std::fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("it is there").path();
+            dbtime_model::recording::compact(&path).expect("it can be merged");
+        }
+        assert_eq!(seconds_in_store(&folder, &store), Vec::from_iter(10..65));
     }
 
     /// Merging the segments of one takes longer than the next one lasts.

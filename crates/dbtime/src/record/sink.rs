@@ -1,7 +1,8 @@
 //! Rows on their way to a thread that writes them: who takes the kernel's events hands them over and goes on, whatever the disk does.
+//! Who reads files waits for the disk, one batch behind it, and loses nothing.
 //!
-//! What waits is bounded in bytes, for batches differ a thousandfold in size. Beyond that a batch is dropped as a whole, the newest one:
-//! what is in the queue has an order and a description, and taking it out again would break both. Dropped are its facts only.
+//! What waits of the former is bounded in bytes, for batches differ a thousandfold in size. Beyond that a batch is dropped as a whole, the
+//! newest one: what is in the queue has an order and a description, and taking it out again would break both. Dropped are its facts only.
 //! Descriptions (sessions, stacks, statements) are said once, and what comes later names them: they go with the next batch that has
 //! room. What was dropped is counted in the quality of the recording.
 
@@ -160,6 +161,12 @@ impl Sink {
         }
     }
 
+    /// Hands over once all before is written: nothing is dropped. False when nothing can be written any more: [`Sink::give_up`] says why.
+    pub(crate) fn hand_over(&self, part: Part) -> bool {
+        let bytes = part.rows.bytes();
+        self.parts.hand_over(part, bytes).is_ok()
+    }
+
     /// Says what the thread has to say. The answer: when the next recording was begun, if it was.
     pub(crate) fn tell(&mut self, tell: &mut dyn FnMut(Progress<'_>)) -> Option<i64> {
         let turned = self.told.try_iter().filter_map(|told| told.tell(tell));
@@ -172,6 +179,19 @@ impl Sink {
     /// The first thing that went wrong.
     pub(crate) fn finish(self, last: Part, tell: &mut dyn FnMut(Progress<'_>)) -> anyhow::Result<Outcome> {
         self.end(last).finish(tell)
+    }
+
+    /// Waits until what was handed over is written, and no more: of an import nothing is left then.
+    ///
+    /// # Errors
+    /// The first thing that went wrong.
+    pub(crate) fn give_up(self, tell: &mut dyn FnMut(Progress<'_>)) -> anyhow::Result<Outcome> {
+        drop(self.parts);
+        let ending = Ending {
+            told: self.told,
+            thread: self.thread,
+        };
+        ending.finish(tell)
     }
 
     /// Hands over the last rows.
@@ -300,16 +320,17 @@ fn write(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::Mutex;
     use std::sync::mpsc::Sender as Plain;
 
-    use dbtime_model::{Fidelity, SessionId, SessionRow, SessionState, State};
+    use dbtime_model::{ActivityRow, Fidelity, NO_STACK, SessionId, SessionRow, SessionState, State};
 
     use super::*;
 
-    fn part(second: i64, rows: usize) -> Part {
-        let row = dbtime_model::ActivityRow {
+    /// A row of this second, of which nothing else matters.
+    pub(crate) fn row_of(second: i64) -> ActivityRow {
+        ActivityRow {
             time: second * 1_000_000,
             session: SessionId(1),
             statement: 0,
@@ -319,19 +340,22 @@ mod tests {
             idle: false,
             state: State::User,
             session_state: SessionState::default(),
-            kernel_stack: dbtime_model::NO_STACK,
-            user_stack: dbtime_model::NO_STACK,
+            kernel_stack: NO_STACK,
+            user_stack: NO_STACK,
             comment: 0,
             ns: 10,
             count: 0,
             samples: 1,
             fidelity: Fidelity::Exact,
             pooled: false,
-        };
+        }
+    }
+
+    fn part(second: i64, rows: usize) -> Part {
         Part {
             meta: Meta::default(),
             rows: Rows {
-                activity: vec![row; rows],
+                activity: vec![row_of(second); rows],
                 sessions: vec![SessionRow {
                     id: SessionId(second.unsigned_abs()),
                     ..SessionRow::default()

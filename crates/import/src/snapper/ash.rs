@@ -10,6 +10,7 @@
 //! Older versions begin with `Active%`. Several tables of a snapshot (`ash1=`, `ash2=`) are of the same samples: the first one is read.
 //! What a row says of a share of the samples is a number of samples, each of which stands for as much time.
 
+use dbtime_model::recording::CoveredPeriod;
 use dbtime_model::{
     ActivityRow, BackendType, Fidelity, NO_STACK, SessionId, SessionRow, SessionState, State, StatementRow,
     Wait,
@@ -29,13 +30,10 @@ const MOST_ROWS: usize = 10_000;
 /// Bytes of a text in it.
 const MOST_TEXT: usize = 256;
 
-/// A moment in which samples ended.
+/// When samples were taken, and how many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sampling {
-    /// The last second that it has some of, microseconds since the Unix epoch.
-    pub last_second: i64,
-    pub begin_us: i64,
-    pub elapsed_ns: i64,
+    pub period: CoveredPeriod,
     pub samples: u64,
 }
 
@@ -87,6 +85,11 @@ impl Ash {
         true
     }
 
+    /// Rows so far.
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
     /// Turns all into rows. How many there were.
     pub(super) fn finish(self, of: Sampling, path: &str, events: &mut Events, into: &mut Import) -> u64 {
         let mut count = 0;
@@ -100,13 +103,12 @@ impl Ash {
             if samples == 0 || of.samples == 0 {
                 continue;
             }
-            let elapsed_ns = u128::from(of.elapsed_ns.unsigned_abs());
-            let ns = elapsed_ns * u128::from(samples) / u128::from(of.samples);
+            let ns = u128::from(of.period.elapsed_ns) * u128::from(samples) / u128::from(of.samples);
             let (wait, state) = waited(cell("EVENT"), cell("WAIT_CLASS"), events);
-            let session = session(&cell, of.begin_us, path, into);
+            let session = session(&cell, of.period.from_us, path, into);
             let statement = statement(cell("SQL_ID"), into);
             into.activity(ActivityRow {
-                time: of.last_second,
+                time: of.period.last_second_us(),
                 session,
                 statement,
                 plan: 0,

@@ -16,7 +16,8 @@
 //! See [`crate::session_growth`]. A session is a SID and its user name in a file. What stands at SID -1 (latches, enqueues,
 //! buffers) is counted by the instance as a whole, and belongs to no session. Where a table has no exact numbers, the rounded ones
 //! (HDELTA) are read. Each snapshot is a period of its own ([`dbtime_model::recording::Meta::periods`]). Samples of
-//! active sessions (ASH) are read of files that have nothing else: beside statistics and waits they are the same time once more.
+//! active sessions (ASH) are read of files that have nothing else: beside statistics and waits they are the same time once more. So they
+//! are held back until the end of the file.
 
 mod ash;
 mod columns;
@@ -33,6 +34,7 @@ use crate::lines::Line;
 use crate::names::Names;
 use crate::oracle_trace::events::Events;
 use crate::oracle_trace::wall_clock;
+use crate::periods::Periods;
 use crate::session_growth::Interval;
 use crate::text::{decimal, printed_billionths};
 use crate::{Import, ImportError, Importer, Lines, Measure};
@@ -56,6 +58,9 @@ const SAMPLES: &str =
 const MAX_ROWS: usize = 1_000_000;
 
 const SECOND_US: i64 = 1_000_000;
+
+/// Rows of samples that are held back. Where so many stand before the first statistic there will be none.
+const MAX_HELD_BACK: usize = 200_000;
 
 /// What a snapshot weighs beside its rows, in rows.
 const SNAPSHOT_WEIGHT: usize = 10;
@@ -99,7 +104,10 @@ impl Importer for Snapper {
             first_version: Columns::of_first_version(),
             open: Snapshot::default(),
             ash: Ash::default(),
+            held_back: Vec::new(),
+            held_back_rows: 0,
             sampled: 0,
+            quiet: Periods::default(),
             early: Vec::new(),
             early_rows: 0,
             first_us: None,
@@ -152,8 +160,13 @@ struct Reader<'a> {
     open: Snapshot,
     /// Samples that are being read.
     ash: Ash,
+    /// Samples as long as there is nothing else in the file.
+    held_back: Vec<(Sampling, Ash)>,
+    held_back_rows: usize,
     /// Rows of samples.
     sampled: u64,
+    /// Snapshots before the first statistic in which nothing grew.
+    quiet: Periods,
     /// Snapshots without a time, from before the first time in the file.
     early: Vec<Snapshot>,
     early_rows: usize,
@@ -272,10 +285,15 @@ impl Reader<'_> {
         };
         if snapshot.len() == 0 {
             // Nothing grew, and the time passed all the same. Where there are samples alone their ends say it.
-            if is_whole && self.read > 0 {
-                self.into.period(period);
+            match is_whole {
+                true if self.read > 0 => self.into.period(period),
+                true => self.quiet.add(period),
+                false => {}
             }
             return;
+        }
+        for period in std::mem::take(&mut self.quiet).finish() {
+            self.into.period(period);
         }
         self.early_are_at(begin_us);
         if snapshot.is_rounded {
@@ -320,20 +338,26 @@ impl Reader<'_> {
             to_us: end_us,
             elapsed_ns: elapsed_ns.unsigned_abs(),
         };
-        let of = Sampling {
-            last_second: period.last_second_us(),
-            begin_us: period.from_us,
-            elapsed_ns,
-            samples,
-        };
-        let rate_hz = samples as f64 / (elapsed_ns as f64 / 1e9);
-        if rate_hz.is_finite() {
-            self.into.rate(rate_hz.round() as u32);
+        self.held_back_rows += ash.len() + SNAPSHOT_WEIGHT;
+        self.held_back.push((Sampling { period, samples }, ash));
+        if self.held_back_rows >= MAX_HELD_BACK {
+            self.take_samples();
         }
-        self.into.period(period);
-        self.into.reason(SAMPLES);
-        self.sampled += ash.finish(of, &self.file.path, &mut self.events, self.into);
-        self.takes(period.from_us, end_us);
+    }
+
+    /// There is nothing beside the samples.
+    fn take_samples(&mut self) {
+        self.held_back_rows = 0;
+        for (of, ash) in std::mem::take(&mut self.held_back) {
+            let rate_hz = of.samples as f64 / (of.period.elapsed_ns as f64 / 1e9);
+            if rate_hz.is_finite() {
+                self.into.rate(rate_hz.round() as u32);
+            }
+            self.into.period(of.period);
+            self.into.reason(SAMPLES);
+            self.sampled += ash.finish(of, &self.file.path, &mut self.events, self.into);
+            self.takes(of.period.from_us, of.period.to_us);
+        }
     }
 
     /// The file tells of this time.
@@ -389,6 +413,11 @@ impl Reader<'_> {
         self.file.lines = lines;
         self.end_by_rows(false);
         self.early_are_at(0);
+        if self.read == 0 {
+            self.take_samples();
+        } else if !self.held_back.is_empty() {
+            self.into.reason(NO_SAMPLES);
+        }
         let path = &self.file.path;
         if self.without_end.count > 0 {
             self.into.problem(format!(

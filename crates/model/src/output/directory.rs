@@ -77,6 +77,8 @@ impl Directory {
     /// The name is taken ([`io::ErrorKind::AlreadyExists`]), it cannot be made, or somebody put another directory in its place
     /// at once.
     pub fn create_directory(&self, name: &OsStr) -> io::Result<Directory> {
+        #[cfg(test)]
+        super::killed::step(&self.path)?;
         mkdirat(&self.fd, name, DIRECTORY_MODE)?;
         let made = self.open_directory(name)?;
         if !made.is_new()? {
@@ -116,6 +118,8 @@ impl Directory {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             other => return other,
         }
+        #[cfg(test)]
+        super::killed::step(&self.path)?;
         let is_new = match mkdirat(&self.fd, name, DIRECTORY_MODE) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
@@ -242,6 +246,8 @@ impl Directory {
     /// # Errors
     /// It cannot be renamed: both are as they were.
     pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        #[cfg(test)]
+        super::killed::step(&self.path)?;
         renameat(&self.fd, from, &self.fd, to)?;
         self.sync()
     }
@@ -251,6 +257,10 @@ impl Directory {
     /// # Errors
     /// It cannot be removed.
     pub fn remove_file(&self, name: &OsStr) -> io::Result<()> {
+        #[cfg(test)]
+        if self.contains(name)? {
+            super::killed::step(&self.path)?;
+        }
         match unlinkat(&self.fd, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(e) => Err(e.into()),
@@ -267,6 +277,8 @@ impl Directory {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(e) => return Err(e),
         }
+        #[cfg(test)]
+        super::killed::step(&self.path)?;
         Ok(unlinkat(&self.fd, name, AtFlags::REMOVEDIR)?)
     }
 
@@ -276,6 +288,8 @@ impl Directory {
     /// Something cannot be removed.
     pub(crate) fn clear(&self) -> io::Result<()> {
         for name in self.names()? {
+            #[cfg(test)]
+            super::killed::step(&self.path)?;
             match unlinkat(&self.fd, &name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 // What Linux and POSIX say of a directory.

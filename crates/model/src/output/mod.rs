@@ -16,6 +16,8 @@
 
 mod caller;
 mod directory;
+#[cfg(test)]
+pub(crate) mod killed;
 mod lookup;
 mod new_file;
 mod place;

@@ -94,6 +94,8 @@ impl NewFile {
             self.temporary = Some((directory.as_fd().try_clone_to_owned()?, temporary));
         }
         if let Some((place, temporary)) = &self.temporary {
+            #[cfg(test)]
+            super::killed::step(directory.path())?;
             renameat(place, temporary, directory, name)?;
             self.temporary = None;
         }
@@ -103,6 +105,8 @@ impl NewFile {
 
     /// Names a file that has none; false when the name is taken.
     fn link(&self, directory: &Directory, name: &OsStr) -> io::Result<bool> {
+        #[cfg(test)]
+        super::killed::step(directory.path())?;
         match linkat(CWD, in_proc(&self.file), directory, name, AtFlags::SYMLINK_FOLLOW) {
             Ok(()) => Ok(true),
             Err(Errno::EXIST) => Ok(false),
@@ -124,6 +128,10 @@ impl Write for NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some((directory, name)) = &self.temporary {
+            #[cfg(test)]
+            if super::killed::step_in(directory).is_err() {
+                return;
+            }
             // It is of no use to anyone; a drop has nobody to tell.
             let _ = unlinkat(directory, name, AtFlags::empty());
         }

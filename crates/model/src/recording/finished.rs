@@ -1,7 +1,7 @@
 //! The segments of a recording that nobody writes any longer become one.
 //!
-//! The steps are those of [`super::compaction`]. All segments become a new one of no rows of its own, whose number nobody has used:
-//! a file of that number means nothing to anybody until `meta.json` says what it is.
+//! The steps are those of [`super::compaction`]. All segments become a new one of no rows of its own, whose number no segment
+//! has: a file of that number means nothing to anybody until `meta.json` says what it is. One in which the recorder was killed goes before.
 
 use std::ffi::OsString;
 use std::io;
@@ -92,6 +92,10 @@ fn merge_all(
             compaction::tidy(table, range, may_go_on)?;
         }
     }
+    // The segment in which a recorder was killed has the number that the new one gets: its rows are no part of the recording.
+    for table in tables {
+        remove_what_is_no_part(table, &meta, may_go_on)?;
+    }
     let is_one = match meta.segments.merged[..] {
         [] => meta.segments.last <= 1,
         [only] => only.first == 1 && only.last == meta.segments.last,
@@ -123,9 +127,6 @@ fn merge_all(
         for table in tables {
             compaction::tidy(table, range, may_go_on)?;
         }
-    }
-    for table in tables {
-        remove_what_is_no_part(table, &meta, may_go_on)?;
     }
     Ok(())
 }
@@ -291,6 +292,20 @@ mod tests {
             files(&path),
             BTreeSet::from(["000003.parquet".to_string(), "notes.txt".to_string()])
         );
+        assert_whole(&path, 2);
+    }
+
+    /// Its files have their names, and `meta.json` does not say so: the next number is its own.
+    #[test]
+    fn the_segment_in_which_a_recorder_was_killed_is_no_part_of_what_is_merged() {
+        let home = tempfile::tempdir().expect("a folder");
+        let path = home.path().join("a.dbt");
+        drop(write(&path, 2, 0));
+        let table = path.join("counters");
+        std::fs::copy(table.join("000002.parquet"), table.join("000003.parquet")).expect("a file");
+        assert_whole(&path, 2);
+        compact(&path).expect("it can be merged");
+        assert_eq!(files(&path), BTreeSet::from(["000003.parquet".to_string()]));
         assert_whole(&path, 2);
     }
 

@@ -14,6 +14,8 @@ mod compaction;
 mod encoder;
 mod files;
 mod finished;
+#[cfg(test)]
+mod killed;
 mod meta;
 mod pages;
 mod reader;

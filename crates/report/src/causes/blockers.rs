@@ -10,8 +10,10 @@ use dbtime_model::{CauseKind, CauseLink, SessionId, StateGroup, Wait};
 
 use super::chains::{Who, who};
 use super::divide::{Blocked, Divided};
+use super::one_lock::{OneLock, Waiter, waiter};
 use super::parts::{Doing, Root, root};
 use crate::dimensions::Dimensions;
+use crate::locks::{self, LockShare};
 
 /// A session for which others waited.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,18 +28,21 @@ pub struct Blocker {
     pub blocked_ns: u128,
     /// Of that, while it was the one that they waited for in the end.
     pub root_ns: u128,
+    /// The locks of the server's lock table that those wanted who waited for it itself, the most first, as far as it is known. They sum
+    /// to no more than `ns`.
+    pub locks: Vec<LockShare>,
     /// What it did meanwhile, the most first. Sums to `ns`.
     pub doing: Vec<Meanwhile>,
 }
 
-/// A statement for whose sessions others waited.
+/// A statement for whose sessions others waited: they executed it, or were idle in a transaction after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockingStatement {
     /// Its id; 0 = none was known, or none was executed.
     pub statement: u64,
     /// Its text; none when it was not read.
     pub text: Option<String>,
-    /// Sessions that executed it.
+    /// These sessions.
     pub sessions: usize,
     /// Sessions that waited for these.
     pub waiters: usize,
@@ -45,6 +50,8 @@ pub struct BlockingStatement {
     pub ns: u128,
     /// Of that, while one of them was who was waited for in the end.
     pub root_ns: u128,
+    /// As [`Blocker::locks`].
+    pub locks: Vec<LockShare>,
     /// What they did meanwhile, the most first. Sums to `ns`.
     pub doing: Vec<Meanwhile>,
 }
@@ -74,6 +81,8 @@ struct Blocking {
     ns: u128,
     blocked_ns: u128,
     root_ns: u128,
+    /// Those who waited for it itself, in waits for locks.
+    for_locks: BTreeMap<Waiter, u128>,
     doing: BTreeMap<(Option<CauseKind>, Doing), Meanwhile>,
 }
 
@@ -82,21 +91,24 @@ impl Blockers {
         for (place, link) in part.chain.iter().enumerate() {
             let end = (place + 1 == part.chain.len()).then_some(part.kind);
             let did = root(link, dimensions);
+            let next = waiter(of, part.chain, place);
             // Of several places the last one counts.
             let behind = &part.chain[place + 1..];
             if behind.iter().all(|other| other.session != link.session) {
                 let blocking = self.sessions.entry(link.session).or_default();
-                blocking.add(of, link, end, &did, part.ns);
+                blocking.add(of.session, link, (end, &did), part.ns);
+                blocking.was_next(&next, part.ns);
             }
             if behind.iter().all(|other| other.statement != link.statement) {
                 let blocking = self.statements.entry(link.statement).or_default();
-                blocking.add(of, link, end, &did, part.ns);
+                blocking.add(of.session, link, (end, &did), part.ns);
+                blocking.was_next(&next, part.ns);
             }
         }
     }
 
     /// Those for which others waited longest first.
-    pub(super) fn sessions(&mut self, dimensions: &mut Dimensions) -> Vec<Blocker> {
+    pub(super) fn sessions(&mut self, one_lock: &OneLock, dimensions: &mut Dimensions) -> Vec<Blocker> {
         let sessions = std::mem::take(&mut self.sessions).into_iter();
         let mut blockers: Vec<Blocker> = sessions
             .map(|(id, of)| Blocker {
@@ -105,6 +117,7 @@ impl Blockers {
                 ns: of.ns,
                 blocked_ns: of.blocked_ns,
                 root_ns: of.root_ns,
+                locks: one_lock.shares(&of.for_locks),
                 doing: of.doing(),
             })
             .collect();
@@ -113,7 +126,11 @@ impl Blockers {
     }
 
     /// Likewise.
-    pub(super) fn statements(&mut self, dimensions: &Dimensions) -> Vec<BlockingStatement> {
+    pub(super) fn statements(
+        &mut self,
+        one_lock: &OneLock,
+        dimensions: &Dimensions,
+    ) -> Vec<BlockingStatement> {
         let statements = std::mem::take(&mut self.statements).into_iter();
         let mut blocking: Vec<BlockingStatement> = statements
             .map(|(statement, of)| BlockingStatement {
@@ -123,6 +140,7 @@ impl Blockers {
                 waiters: of.waiters.len(),
                 ns: of.ns,
                 root_ns: of.root_ns,
+                locks: one_lock.shares(&of.for_locks),
                 doing: of.doing(),
             })
             .collect();
@@ -132,9 +150,9 @@ impl Blockers {
 }
 
 impl Blocking {
-    fn add(&mut self, of: &Blocked, link: &CauseLink, end: Option<CauseKind>, did: &Root, ns: u128) {
+    fn add(&mut self, waits: SessionId, link: &CauseLink, (end, did): (Option<CauseKind>, &Root), ns: u128) {
         self.sessions.insert(link.session);
-        self.waiters.insert(of.session);
+        self.waiters.insert(waits);
         self.ns += ns;
         if end.is_some() {
             self.root_ns += ns;
@@ -153,6 +171,14 @@ impl Blocking {
         // Whatever comes first: the same one each time.
         if *did < meanwhile.did {
             meanwhile.did.clone_from(did);
+        }
+    }
+
+    /// Who waited for it itself.
+    fn was_next(&mut self, waiter: &Waiter, ns: u128) {
+        let (_, (wait, _)) = waiter;
+        if *wait.class == *locks::CLASS {
+            *self.for_locks.entry(waiter.clone()).or_default() += ns;
         }
     }
 

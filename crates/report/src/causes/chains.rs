@@ -7,8 +7,10 @@ use std::fmt;
 use dbtime_model::{CauseKind, CauseLink, SessionId, Wait};
 
 use super::divide::{Blocked, Divided};
+use super::one_lock::OneLock;
 use super::parts::{CausePart, Parts};
 use crate::dimensions::Dimensions;
+use crate::locks::WaitedLock;
 
 /// Somebody, and all that waited behind. The times of all roots sum to the blocked time.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,6 +36,8 @@ pub struct Waiting {
     pub waits: Vec<(Wait, u64, u128)>,
     /// Text of the first statement; none when it was not read.
     pub text: Option<String>,
+    /// The lock of the server's lock table that the first wait was for; none: it is for no such lock, or for several, or it is not known.
+    pub lock: Option<WaitedLock>,
     /// How long it waited here itself, nanoseconds; 0 = it was only met in the waits of those behind.
     pub ns: u128,
     /// How long all of those behind it waited: the sum of `behind` and `beyond`.
@@ -115,13 +119,18 @@ impl Trees {
 
     /// The trees, that with the most time first. `depth`: sessions one behind the other that are shown, the one at the root not
     /// counted; none = all.
-    pub(super) fn finish(self, depth: Option<usize>, dimensions: &mut Dimensions) -> Vec<Chain> {
+    pub(super) fn finish(
+        self,
+        depth: Option<usize>,
+        one_lock: &OneLock,
+        dimensions: &mut Dimensions,
+    ) -> Vec<Chain> {
         let depth = depth.unwrap_or(usize::MAX);
         let mut chains: Vec<Chain> = self
             .0
             .into_iter()
             .map(|((session, _), tree)| {
-                let behind = waiting(tree.behind, depth, dimensions);
+                let behind = waiting(tree.behind, depth, one_lock, dimensions);
                 let doing = tree.doing.finish();
                 Chain {
                     kind: doing.first().map_or(CauseKind::Unknown, |part| part.kind),
@@ -137,7 +146,12 @@ impl Trees {
     }
 }
 
-fn waiting(nodes: BTreeMap<SessionId, Node>, depth: usize, dimensions: &mut Dimensions) -> Vec<Waiting> {
+fn waiting(
+    nodes: BTreeMap<SessionId, Node>,
+    depth: usize,
+    one_lock: &OneLock,
+    dimensions: &mut Dimensions,
+) -> Vec<Waiting> {
     let mut all: Vec<Waiting> = nodes
         .into_iter()
         .map(|(id, mut node)| {
@@ -145,7 +159,7 @@ fn waiting(nodes: BTreeMap<SessionId, Node>, depth: usize, dimensions: &mut Dime
             if depth <= 1 {
                 beyond = all_of(&std::mem::take(&mut node.behind));
             }
-            let behind = waiting(node.behind, depth.saturating_sub(1), dimensions);
+            let behind = waiting(node.behind, depth.saturating_sub(1), one_lock, dimensions);
             let mut waits: Vec<(Wait, u64, u128)> = node
                 .own
                 .into_iter()
@@ -153,11 +167,15 @@ fn waiting(nodes: BTreeMap<SessionId, Node>, depth: usize, dimensions: &mut Dime
                 .collect();
             waits.sort_by_key(|(.., ns)| Reverse(*ns));
             let statement = waits.first().map_or(0, |(_, statement, _)| *statement);
+            let lock = waits
+                .first()
+                .and_then(|(wait, statement, _)| one_lock.of(&(id, (wait.clone(), *statement))));
             Waiting {
                 who: who(id, dimensions),
                 ns: waits.iter().map(|(.., ns)| ns).sum(),
                 waits,
                 text: dimensions.statement(statement).map(str::to_string),
+                lock: lock.cloned(),
                 behind_ns: beyond.ns + behind.iter().map(|one| one.ns + one.behind_ns).sum::<u128>(),
                 behind,
                 beyond,

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use dbtime_model::recording::{Meta, Problem};
 use dbtime_model::{ActivityRow, CauseKind, CauseLink, CauseRow, SessionId, State, StateGroup, Wait};
 
+use super::executed_last::ExecutedLast;
 use super::{follows_waits, has_rows};
 use crate::dimensions::Dimensions;
 use crate::ledger::Section;
@@ -81,11 +82,23 @@ pub(crate) struct Samples(HashMap<Blocked, Found>);
 impl Samples {
     /// Those of a recording, and what could not be read.
     pub(crate) fn read(source: &Source) -> (Samples, Vec<Problem>) {
+        Samples::read_by(source, &ExecutedLast::default())
+    }
+
+    /// The same; whoever is idle in a transaction has the statement executed last, as far as it is known.
+    pub(crate) fn read_with_last_statements(source: &Source) -> (Samples, Vec<Problem>) {
+        let (executed_last, mut problems) = ExecutedLast::read(source);
+        let (samples, of_samples) = Samples::read_by(source, &executed_last);
+        problems.extend(of_samples);
+        (samples, problems)
+    }
+
+    fn read_by(source: &Source, executed_last: &ExecutedLast) -> (Samples, Vec<Problem>) {
         let mut samples = Samples::default();
         let mut too_long = 0;
         let mut problems = source.causes(|row| {
             too_long += usize::from(row.chain.len() > MOST_LINKS);
-            samples.add(row);
+            samples.add(row, executed_last);
         });
         if too_long > 0 {
             let rows = counted(too_long, "row");
@@ -96,11 +109,13 @@ impl Samples {
         (samples, problems)
     }
 
-    fn add(&mut self, row: &CauseRow) {
+    fn add(&mut self, row: &CauseRow, executed_last: &ExecutedLast) {
         let (kind, chain) = match row.chain.get(..MOST_LINKS) {
             Some(links) if row.chain.len() > MOST_LINKS => (CauseKind::Unknown, links),
             _ => (row.kind, row.chain.as_slice()),
         };
+        let mut chain = chain.to_vec();
+        executed_last.complete(&mut chain, row.time);
         let of_second = Blocked::of_cause(row);
         let of_all = Blocked {
             time: None,
@@ -108,7 +123,7 @@ impl Samples {
         };
         for key in [of_second, of_all] {
             let found = self.0.entry(key).or_default();
-            *found.entry((kind, chain.to_vec())).or_default() += row.samples;
+            *found.entry((kind, chain.clone())).or_default() += row.samples;
         }
     }
 

@@ -8,15 +8,17 @@ mod blockers;
 mod by_cause;
 mod chains;
 mod divide;
+mod executed_last;
 mod flame_frames;
 mod links;
 mod not_known;
+mod one_lock;
 mod over_time;
 mod parts;
 mod words;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use dbtime_model::recording::Meta;
 use dbtime_model::{CauseKind, CauseRow, SessionId, Table, Wait};
@@ -24,6 +26,7 @@ use dbtime_model::{CauseKind, CauseRow, SessionId, Table, Wait};
 use crate::dimensions::Dimensions;
 use crate::filter::Filter;
 use crate::load::Source;
+use crate::locks::{LockShare, WaitedLocks};
 use crate::report::{ReportError, load};
 use crate::scan::{Period, Scan, scan};
 use blockers::Blockers;
@@ -36,6 +39,7 @@ pub(crate) use flame_frames::{CauseFrames, WAITED_FOR};
 pub use links::ChainLink;
 use links::Links;
 pub use not_known::NotKnown;
+use one_lock::OneLock;
 pub use over_time::{ChainLane, ChainTimeline, RootActivity, chains_over_time};
 use parts::group;
 pub use parts::{CauseGroup, CausePart, Root};
@@ -151,6 +155,9 @@ pub struct CausedWait {
     pub sessions: usize,
     /// Nanoseconds.
     pub ns: u128,
+    /// The locks of the server's lock table that were waited for, the most first. They sum to no more than `ns`: of the rest it is not
+    /// known.
+    pub locks: Vec<LockShare>,
     /// What was waited for, the most first. They sum to `ns`.
     pub by: Vec<CausePart>,
     /// The same, whichever sessions it was that did the same.
@@ -171,8 +178,11 @@ pub fn causes(source: &Source, options: &CauseOptions) -> Result<CauseReport, Re
         all.add(key, &part, options.depth, dimensions);
     });
     scanned.check(filter)?;
+    let (looked, read) = WaitedLocks::read(source, filter, &mut dimensions);
+    let one_lock = all.one_lock(&looked);
     let mut problems = std::mem::take(&mut dimensions.problems);
     problems.extend(scanned.problems);
+    problems.extend(read);
     Ok(CauseReport {
         meta: source.meta().clone(),
         filter: filter.clone(),
@@ -180,10 +190,10 @@ pub fn causes(source: &Source, options: &CauseOptions) -> Result<CauseReport, Re
         blocked_ns: all.waits.values().map(|wait| wait.ns).sum(),
         followed_ns: all.followed_ns,
         not_known: not_known::sorted(std::mem::take(&mut all.not_known)),
-        waits: all.waits(&dimensions),
-        blockers: all.blockers.sessions(&mut dimensions),
-        blocking_statements: all.blockers.statements(&dimensions),
-        chains: all.trees.finish(options.depth, &mut dimensions),
+        waits: all.waits(&looked, &dimensions),
+        blockers: all.blockers.sessions(&one_lock, &mut dimensions),
+        blocking_statements: all.blockers.statements(&one_lock, &dimensions),
+        chains: all.trees.finish(options.depth, &one_lock, &mut dimensions),
         top: options.top,
         problems: problems.into_iter().map(|problem| problem.0).collect(),
     })
@@ -199,7 +209,7 @@ pub(crate) fn divided(
 ) -> Scan {
     let mut blocked = BlockedTime::default();
     let mut scanned = scan(source, dimensions, filter, |activity| blocked.add(activity));
-    let (samples, problems) = Samples::read(source);
+    let (samples, problems) = Samples::read_with_last_statements(source);
     scanned.problems.extend(problems);
     blocked.divide(&samples, dimensions, &mut take);
     scanned
@@ -217,7 +227,8 @@ struct Builder {
 
 #[derive(Default)]
 struct OfWait {
-    sessions: BTreeSet<SessionId>,
+    /// For how long each of them.
+    sessions: BTreeMap<SessionId, u128>,
     ns: u128,
     by: Parts,
     links: Links,
@@ -227,7 +238,7 @@ impl Builder {
     fn add(&mut self, key: &Blocked, part: &Divided<'_>, depth: Option<usize>, dimensions: &mut Dimensions) {
         self.trees.add(key, part, dimensions);
         let wait = self.waits.entry((key.wait(), key.statement)).or_default();
-        wait.sessions.insert(key.session);
+        *wait.sessions.entry(key.session).or_default() += part.ns;
         wait.ns += part.ns;
         wait.by.add(part, dimensions);
         if let Some(depth) = depth {
@@ -242,10 +253,20 @@ impl Builder {
         self.blockers.add(key, part, dimensions);
     }
 
-    fn waits(&mut self, dimensions: &Dimensions) -> Vec<CausedWait> {
+    fn one_lock(&self, looked: &WaitedLocks) -> OneLock {
+        let mut one_lock = OneLock::default();
+        for (wait, of) in &self.waits {
+            one_lock.add(wait, &of.sessions, looked);
+        }
+        one_lock
+    }
+
+    fn waits(&mut self, looked: &WaitedLocks, dimensions: &Dimensions) -> Vec<CausedWait> {
         let mut waits: Vec<CausedWait> = std::mem::take(&mut self.waits)
             .into_iter()
-            .map(|((wait, statement), of)| {
+            .map(|(key, of)| {
+                let locks = looked.of(&key, &of.sessions);
+                let (wait, statement) = key;
                 let by = of.by.finish();
                 let by_doing = group(&by);
                 CausedWait {
@@ -254,6 +275,7 @@ impl Builder {
                     text: dimensions.statement(statement).map(str::to_string),
                     sessions: of.sessions.len(),
                     ns: of.ns,
+                    locks,
                     by,
                     by_doing,
                     links: of.links.finish(),

@@ -36,7 +36,7 @@ pub struct Root {
     pub backend_type: String,
     /// Who was logged in.
     pub user: String,
-    /// What executed; 0 = not known, or nothing.
+    /// What it executed, or where it is idle in a transaction had executed last; 0 = not known, or nothing.
     pub statement: u64,
     /// Its text; none when it was not read.
     pub text: Option<String>,
@@ -64,7 +64,7 @@ impl Root {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Doing {
     backend_type: String,
-    /// What executed; 0 = not known, or nothing.
+    /// As [`Root::statement`].
     pub(crate) statement: u64,
     state: State,
     waited_in: Option<(Wait, SessionState)>,

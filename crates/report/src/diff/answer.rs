@@ -22,6 +22,8 @@ pub enum Verdict {
     Significant,
     /// Noise would show as much.
     Noise,
+    /// Noise would not, but the halves of one side differ as much from each other.
+    Varies,
     /// Too small a part of DB time to be tested.
     Small,
     /// Too few slices of time to tell.
@@ -37,6 +39,7 @@ impl Verdict {
         match self {
             Verdict::Significant => "significant",
             Verdict::Noise => "noise",
+            Verdict::Varies => "varies",
             Verdict::Small => "small",
             Verdict::NotTested => "not tested",
             Verdict::Host => "host",

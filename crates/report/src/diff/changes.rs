@@ -469,8 +469,7 @@ pub(super) fn judge(
     match tested {
         _ if !is_large => Verdict::Small,
         None => Verdict::NotTested,
-        Some(tested) if tested.beyond_noise => Verdict::Significant,
-        Some(_) => Verdict::Noise,
+        Some(tested) => tested.verdict,
     }
 }
 

@@ -85,8 +85,8 @@ pub(super) fn conclude(
     let hosts = [good - tested_good, bad - tested_bad];
     if (hosts[1] - hosts[0]).abs() >= SMALLEST_SHARE * scale {
         whole += &format!(
-            "Of that the host's (run queue, scheduling, waking, interrupts): {} and {}; it depends on what else ran there, so \
-             it is not tested.",
+            "Of that the host took {} in GOOD and {} in BAD (run queue, scheduling, waking, interrupts); it depends on what else \
+             ran there, so it is not tested.",
             amount(hosts[0], per.unit),
             amount(hosts[1], per.unit)
         );

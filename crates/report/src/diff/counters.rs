@@ -70,8 +70,7 @@ pub(super) fn compare(
                     Verdict::Small
                 }
                 None => Verdict::NotTested,
-                Some(tested) if tested[number].beyond_noise => Verdict::Significant,
-                Some(_) => Verdict::Noise,
+                Some(tested) => tested[number].verdict,
             };
             CounterChange {
                 source,
@@ -114,7 +113,7 @@ pub(super) fn sentence(changes: &[CounterChange], sides: &[Side; 2], per: &Per) 
     let certain = with(Verdict::Significant).count();
     if certain == 0 {
         // Where all differ by less nothing was tested.
-        let by = match with(Verdict::Noise).count() {
+        let by = match with(Verdict::Noise).chain(with(Verdict::Varies)).count() {
             0 => "by a tenth or more",
             _ => "by more than chance",
         };

@@ -95,8 +95,7 @@ pub(super) fn compare(
                 Verdict::Small
             }
             None => Verdict::NotTested,
-            Some(tested) if tested[number].beyond_noise => Verdict::Significant,
-            Some(_) => Verdict::Noise,
+            Some(tested) => tested[number].verdict,
         };
     }
     changes.sort_by(|one, other| {

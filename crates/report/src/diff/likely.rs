@@ -64,8 +64,10 @@ impl Candidate<'_> {
                 && good.max(bad) >= TIMES * good.min(bad)
         };
         let errors = measured.errors.or(self.all.errors);
-        matches!(measured.verdict, Some(Verdict::Noise | Verdict::NotTested))
-            && is_large(good)
+        matches!(
+            measured.verdict,
+            Some(Verdict::Noise | Verdict::Varies | Verdict::NotTested)
+        ) && is_large(good)
             && is_large(by.factor * good)
             && errors.is_some_and(|errors| errors >= ERRORS)
     }

@@ -105,7 +105,7 @@ pub(crate) const SIDES: [&str; 2] = ["GOOD", "BAD"];
 /// A filter names what is not there, a side is empty or does not know the unit, or the two cannot be compared.
 pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffError> {
     let mut functions = Functions::default();
-    let followed = sources.map(Samples::read);
+    let followed = sources.map(Samples::read_with_last_statements);
     let silent: Vec<&'static str> = [0, 1]
         .into_iter()
         .filter(|side| !followed[*side].0.are_recorded(sources[*side].meta()))

@@ -113,6 +113,7 @@ pub(super) fn named(
 fn doubt(found: &Found<'_>, [good, bad]: [usize; 2]) -> String {
     let why = match found.change.verdict {
         Verdict::NotTested => "it was executed in too few seconds to tell that from noise".to_string(),
+        Verdict::Varies => "the halves of one side differ as much from each other".to_string(),
         _ => format!("not beyond the noise of so few slices of time ({good} and {bad})"),
     };
     format!("Not certain: it is most of the difference of DB time, but {why}.")

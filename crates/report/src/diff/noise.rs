@@ -6,6 +6,8 @@
 //! largest of all differences, in standard errors, that equal recordings would show in one comparison of a hundred (the
 //! maximum statistic), widened as Student's t is for few slices. The seed is fixed: equal input gives equal answers.
 
+use super::answer::Verdict;
+
 /// Resamples of one test.
 pub(super) const RESAMPLES: usize = 1_000;
 /// Equal recordings are told apart, in anything at all, with this probability.
@@ -32,8 +34,8 @@ pub(super) struct Tested {
     pub(super) difference: f64,
     /// The same in standard errors, whatever its sign.
     pub(super) errors: f64,
-    /// It is larger than noise makes it.
-    pub(super) beyond_noise: bool,
+    /// Significant; noise; or it varies as much within one side.
+    pub(super) verdict: Verdict,
 }
 
 fn ratio(numerator: f64, denominator: f64) -> f64 {
@@ -119,7 +121,11 @@ pub(super) fn test(measures: &[Measure]) -> Option<Vec<Tested>> {
             .map(|((measure, difference), error)| Tested {
                 difference,
                 errors: difference.abs() / error,
-                beyond_noise: difference.abs() > limit * error && difference.abs() > measure.drift(),
+                verdict: match difference.abs() > limit * error {
+                    true if difference.abs() > measure.drift() => Verdict::Significant,
+                    true => Verdict::Varies,
+                    false => Verdict::Noise,
+                },
             })
             .collect(),
     )
@@ -203,7 +209,7 @@ mod tests {
                         .map(|_| measure(noise(slices, 10.0, &mut random), noise(slices, 10.0, &mut random)))
                         .collect();
                     let tested = test(&measures).expect("enough slices");
-                    tested.iter().any(|tested| tested.beyond_noise)
+                    tested.iter().any(|tested| tested.verdict == Verdict::Significant)
                 })
                 .count();
             // One is expected; six or more come once in two thousand runs of this.
@@ -225,7 +231,7 @@ mod tests {
             let tested = test(&measures).expect("enough slices");
             let found = tested[30];
             assert!(
-                found.beyond_noise && (found.difference - 8.0).abs() < 2.0,
+                found.verdict == Verdict::Significant && (found.difference - 8.0).abs() < 2.0,
                 "{found:?}"
             );
             assert_eq!(tested, test(&measures).expect("the same again"));
@@ -235,8 +241,14 @@ mod tests {
     #[test]
     fn what_drifts_within_a_recording_is_no_difference_between_two() {
         let rising = |from: f64| (0..20).map(|n| from + f64::from(n)).collect::<Vec<_>>();
-        let tested = test(&[measure(rising(0.0), rising(6.0))]).expect("enough slices");
-        assert!(!tested[0].beyond_noise, "{tested:?}");
+        for (more, verdict) in [
+            (6.0, Verdict::Noise),
+            (9.9, Verdict::Varies),
+            (10.1, Verdict::Significant),
+        ] {
+            let tested = test(&[measure(rising(0.0), rising(more))]).expect("enough slices");
+            assert_eq!(tested[0].verdict, verdict, "{more} more: {tested:?}");
+        }
     }
 
     #[test]

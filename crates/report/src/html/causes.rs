@@ -1,15 +1,16 @@
 //! Whom blocked sessions waited for, in cells: the parts of blocked DB time, each with the chain that it was followed along.
 
-use std::cmp::Reverse;
+use std::collections::HashSet;
 
-use dbtime_model::{CauseKind, CauseLink, SessionState, State, Wait};
+use dbtime_model::{CauseKind, CauseLink, SessionId, SessionState, State, Wait};
 
-use super::cells::{Amount, Cell, Cells, LEFT_OUT};
+use super::cells::{Amount, Cell, Cells, with_room};
 use super::{Packer, Table};
 use crate::causes::{divided, is_recorded, why_not_recorded};
 use crate::dimensions::Dimensions;
 use crate::filter::{Filter, SECOND_US};
 use crate::load::Source;
+use crate::locks::{CLASS, WaitOfStatement};
 use crate::numbered::Numbered;
 
 /// Cells, at most.
@@ -17,7 +18,7 @@ const MOST_CELLS: usize = 150_000;
 /// Links of all chains, at most.
 const MOST_LINKS: usize = 100_000;
 
-/// Parts of blocked DB time. In [`Cell::stack`] stands the chain; that of [`LEFT_OUT`] is the first one.
+/// Parts of blocked DB time. In [`Cell::stack`] stands the chain; the first one is of what found no place.
 #[derive(Debug)]
 pub(super) struct Causes {
     pub(super) table: Table,
@@ -45,12 +46,13 @@ pub(super) struct Link {
     pub(super) state: State,
 }
 
-/// Packs the causes of what a filter lets through.
+/// Packs the causes of what a filter lets through; `waited` is given who of them waited for locks of the lock table, and in what.
 pub(super) fn pack(
     source: &Source,
     dimensions: &mut Dimensions,
     filter: &Filter,
     packer: &mut Packer,
+    waited: &mut HashSet<(SessionId, WaitOfStatement)>,
 ) -> Causes {
     let mut chains = Numbered::default();
     chains.number(Chain {
@@ -66,6 +68,10 @@ pub(super) fn pack(
         if part.kind != CauseKind::Unknown || !part.chain.is_empty() {
             followed_ns += part.ns;
         }
+        let wait = key.wait();
+        if *wait.class == *CLASS {
+            waited.insert((key.session, (wait.clone(), key.statement)));
+        }
         let chain = Chain {
             kind: Some(part.kind),
             links: part
@@ -78,7 +84,7 @@ pub(super) fn pack(
             window_s: key.time.unwrap_or(0).div_euclid(SECOND_US),
             session: packer.session(dimensions.session(key.session)),
             statement: packer.statements.number(key.statement),
-            wait: packer.wait(key.wait()),
+            wait: packer.wait(wait),
             stack: chains.number(chain),
             place: 0,
             state: key.state as u8,
@@ -92,7 +98,10 @@ pub(super) fn pack(
         cells.add(cell, amount);
     });
     let width_s = cells.width_s();
-    let (chains, cells) = with_room(chains.into_values(), cells.into_sorted());
+    let (chains, cells) = with_room(chains.into_values(), cells.into_sorted(), MOST_LINKS, |chain| {
+        // What ends at no session takes a place, too.
+        chain.links.len().max(1)
+    });
     Causes {
         table: Table { width_s, cells },
         chains,
@@ -111,33 +120,4 @@ fn packed(link: &CauseLink, dimensions: &mut Dimensions, packer: &mut Packer) ->
         session_state: link.session_state,
         state: link.state,
     }
-}
-
-/// The chains with the most time, as far as there is room, and the cells with their places among these.
-fn with_room(chains: Vec<Chain>, mut cells: Vec<(Cell, Amount)>) -> (Vec<Chain>, Vec<(Cell, Amount)>) {
-    let mut ns = vec![0u128; chains.len()];
-    for (cell, amount) in &mut cells {
-        if cell.stack == LEFT_OUT {
-            cell.stack = 0;
-        }
-        ns[cell.stack as usize] += u128::from(amount.ns);
-    }
-    let mut by_time: Vec<usize> = (1..chains.len()).collect();
-    by_time.sort_by_key(|chain| Reverse(ns[*chain]));
-    let mut room = MOST_LINKS;
-    let mut places = vec![0; chains.len()];
-    let mut kept = vec![chains[0].clone()];
-    for chain in by_time {
-        // What ends at no session takes a place, too.
-        let needs = chains[chain].links.len().max(1);
-        if ns[chain] > 0 && needs <= room {
-            room -= needs;
-            places[chain] = kept.len() as u32;
-            kept.push(chains[chain].clone());
-        }
-    }
-    for (cell, _) in &mut cells {
-        cell.stack = places[cell.stack as usize];
-    }
-    (kept, cells)
 }

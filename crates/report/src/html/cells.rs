@@ -173,6 +173,39 @@ pub(super) fn window_of(second: i64, width_s: i64) -> i64 {
     second.div_euclid(width_s).saturating_mul(width_s)
 }
 
+/// Of what stands in the place of stacks, that with the most time keeps its place, as far as there is room, and the cells are given the new
+/// places. The first one stands for all that have none.
+pub(super) fn with_room<T: Clone>(
+    values: Vec<T>,
+    mut cells: Vec<(Cell, Amount)>,
+    mut room: usize,
+    needs: impl Fn(&T) -> usize,
+) -> (Vec<T>, Vec<(Cell, Amount)>) {
+    let mut ns = vec![0u128; values.len()];
+    for (cell, amount) in &mut cells {
+        if !has_stack(cell) {
+            cell.stack = 0;
+        }
+        ns[cell.stack as usize] += u128::from(amount.ns);
+    }
+    let mut by_time: Vec<usize> = (1..values.len()).collect();
+    by_time.sort_by_key(|value| Reverse(ns[*value]));
+    let mut places = vec![0; values.len()];
+    let mut kept = vec![values[0].clone()];
+    for value in by_time {
+        let needs = needs(&values[value]);
+        if ns[value] > 0 && needs <= room {
+            room -= needs;
+            places[value] = kept.len() as u32;
+            kept.push(values[value].clone());
+        }
+    }
+    for (cell, _) in &mut cells {
+        cell.stack = places[cell.stack as usize];
+    }
+    (kept, cells)
+}
+
 fn has_stack(cell: &Cell) -> bool {
     cell.stack != LEFT_OUT
 }

@@ -69,6 +69,8 @@ pub(super) struct Document<'a> {
     chains: Vec<Vec<u32>>,
     /// Session, statement, wait, state of the session, state: places in dictionaries.
     links: Vec<[u32; 5]>,
+    /// Those of the lock table that were waited for; the first one stands for what found no place.
+    waited_locks: &'a [String],
     latencies: LatenciesJson<'a>,
     states: [&'static str; State::ALL.len()],
     /// `cpu`, `queue`, `blocked`, `unknown` of each of them.
@@ -90,6 +92,7 @@ pub(super) struct Document<'a> {
     times: WindowsJson,
     stacks: WindowsJson,
     causes: WindowsJson,
+    locks: WindowsJson,
     palette: PaletteJson,
     columns: &'a [Column],
 }
@@ -250,6 +253,7 @@ impl<'a> Document<'a> {
             cause_kinds: CauseKind::ALL.iter().map(|kind| kind.as_str()).chain(["left out"]).collect(),
             chains: page.causes.chains.iter().map(chain).collect(),
             links: page.causes.links.iter().map(link).collect(),
+            waited_locks: &page.locks.names,
             latencies: latencies(page),
             states: State::ALL.map(State::as_str),
             state_groups: State::ALL.map(|state| match state.group() {
@@ -294,6 +298,7 @@ impl<'a> Document<'a> {
             times: WindowsJson::of(&page.times),
             stacks: WindowsJson::of(&page.stacks),
             causes: WindowsJson::of(&page.causes.table),
+            locks: WindowsJson::of(&page.locks.table),
             palette: PaletteJson::new(),
             columns,
         }
@@ -410,6 +415,7 @@ pub(super) fn columns(page: &HtmlPage) -> Columns {
         ("times", &page.times, None),
         ("stacks", &page.stacks, Some("leaf")),
         ("causes", &page.causes.table, Some("chain")),
+        ("locks", &page.locks.table, Some("lock")),
     ] {
         let first_s = table.cells.first().map_or(0, |(cell, _)| cell.window_s);
         let window = |window_s: i64| {

@@ -15,12 +15,13 @@ mod dive_page;
 mod document;
 mod latencies;
 mod latency_cells;
+mod locks;
 mod parts;
 mod paths;
 mod write;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use dbtime_model::{Fidelity, Session, SessionId, StackId, State, Wait};
 
@@ -42,6 +43,7 @@ use crate::timeline::{Mark, TimelineOptions, timeline};
 use causes::Causes;
 use cells::{Amount, Cell, Cells, LEFT_OUT, POOLED, SAMPLED};
 use latencies::Latencies;
+use locks::Locks;
 use parts::Modules;
 use paths::Paths;
 
@@ -78,6 +80,7 @@ pub struct HtmlPage {
     times: Table,
     stacks: Table,
     causes: Causes,
+    locks: Locks,
     latencies: Latencies,
     /// DB time of stacks that found no place.
     left_out_ns: u128,
@@ -141,11 +144,17 @@ pub fn html(source: &Source, filter: &Filter) -> Result<HtmlPage, ReportError> {
         filter: filter.clone(),
         ..Options::default()
     };
-    let report = report(source, &options)?;
+    let mut report = report(source, &options)?;
     let mut dimensions = load(source, filter)?;
     let mut packer = Packer::new(source.meta().collector.resolution_s);
     scan(source, &mut dimensions, filter, |activity| packer.add(activity));
-    let causes = causes::pack(source, &mut dimensions, filter, &mut packer);
+    let mut waited = HashSet::new();
+    let causes = causes::pack(source, &mut dimensions, filter, &mut packer, &mut waited);
+    let (locks, problems) = locks::pack(source, &mut dimensions, filter, &waited, &mut packer);
+    report
+        .quality
+        .problems
+        .extend(problems.into_iter().map(|problem| problem.0));
     let latencies = latencies::pack(source, &mut dimensions, filter, &mut packer);
 
     let mut functions = Functions::default();
@@ -200,6 +209,7 @@ pub fn html(source: &Source, filter: &Filter) -> Result<HtmlPage, ReportError> {
         times,
         stacks,
         causes,
+        locks,
         latencies,
         left_out_ns,
     })

@@ -5,6 +5,7 @@ mod device_parts;
 mod file;
 mod guess;
 mod reads;
+mod waits;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub use device_parts::{DeviceReads, ReadParts};
 pub use file::{DatabaseFile, FileKind};
 pub use guess::{Guess, Guessed, USUAL_THRESHOLDS_US};
 pub use reads::{ReadGroup, ReadGroups, ReadSource, ReadSums, Reads};
+pub use waits::ReadWaits;
 
 use cpu::ReadCpuBuilder;
 use device_parts::DeviceReadsBuilder;
@@ -65,6 +67,8 @@ pub struct IoReport {
     pub total: Reads,
     /// By wait event, `Class:Event`; `CPU` = in none.
     pub by_event: ReadGroups<String>,
+    /// What the ledger has for these events.
+    pub waits: ReadWaits,
     /// By what the file holds.
     pub by_file_kind: ReadGroups<FileKind>,
     /// By file, the segments of a relation together.
@@ -154,9 +158,14 @@ pub fn io(source: &Source, options: &IoOptions) -> Result<IoReport, ReportError>
             _ => {}
         }
     });
-    // The sessions that read are known only now.
+    let mut waits = ReadWaits::default();
+    for (event, reads) in &by_event {
+        waits.add_reads(event, reads.all.latency.sum_ns());
+    }
+    // The sessions that read, and where, are known only now.
     let activity = scan(source, &mut dimensions, &options.filter, |activity| {
-        cpu.add_activity(activity)
+        cpu.add_activity(activity);
+        waits.add(activity, |event| by_event.contains_key(event));
     });
     activity.check_statements(&options.filter)?;
     let cpu = cpu.finish(options.top, &dimensions);
@@ -174,6 +183,7 @@ pub fn io(source: &Source, options: &IoOptions) -> Result<IoReport, ReportError>
         has_reads,
         total,
         by_event: ReadGroups::of(by_event, usize::MAX),
+        waits,
         by_file_kind: ReadGroups::of(by_file_kind, usize::MAX),
         segments: by_file
             .top

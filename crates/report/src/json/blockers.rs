@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::Head;
 use super::causes::WhoJson;
+use super::waited_locks::LockShareJson;
 use crate::causes::{Blocker, BlockingStatement, CauseReport, Meanwhile};
 use crate::group::known_query_id;
 
@@ -40,6 +41,10 @@ struct BlockerJson<'a> {
     blocked_ns: u128,
     /// Of that, while it was waited for in the end.
     root_ns: u128,
+    /// The locks of the server's lock table that those wanted who waited for it itself, where it is known; missing where nothing is. They
+    /// sum to no more than `ns`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    locks: Vec<LockShareJson<'a>>,
     /// They sum to `ns`.
     doing: Vec<MeanwhileJson<'a>>,
 }
@@ -55,6 +60,9 @@ struct StatementJson<'a> {
     ns: u128,
     /// Of that, while one of them was waited for in the end.
     root_ns: u128,
+    /// As of a session.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    locks: Vec<LockShareJson<'a>>,
     /// They sum to `ns`.
     doing: Vec<MeanwhileJson<'a>>,
 }
@@ -119,6 +127,7 @@ impl<'a> From<&'a Blocker> for BlockerJson<'a> {
             ns: of.ns,
             blocked_ns: of.blocked_ns,
             root_ns: of.root_ns,
+            locks: of.locks.iter().map(LockShareJson::from).collect(),
             doing: of.doing.iter().map(MeanwhileJson::from).collect(),
         }
     }
@@ -133,6 +142,7 @@ impl<'a> From<&'a BlockingStatement> for StatementJson<'a> {
             waiters: of.waiters,
             ns: of.ns,
             root_ns: of.root_ns,
+            locks: of.locks.iter().map(LockShareJson::from).collect(),
             doing: of.doing.iter().map(MeanwhileJson::from).collect(),
         }
     }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::Head;
 use super::blockers::BlockersJson;
+use super::waited_locks::{LockJson, LockShareJson};
 use crate::causes::{CausePart, CauseReport, CausedWait, Chain, ChainLink, Waiting, Who};
 use crate::group::known_query_id;
 
@@ -32,6 +33,10 @@ struct WaitJson<'a> {
     text: Option<&'a str>,
     sessions: usize,
     ns: u128,
+    /// Of a wait for locks of the server's lock table: which ones. They sum to no more than `ns`, and of the rest it is not known. Missing
+    /// where nothing is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    locks: Vec<LockShareJson<'a>>,
     /// They sum to `ns`.
     by: Vec<PartJson<'a>>,
     /// The same link by link, where a depth was asked for. They sum to `ns`.
@@ -103,6 +108,9 @@ struct WaitingJson<'a> {
     waits: Vec<OwnWaitJson>,
     /// Of the first of them.
     text: Option<&'a str>,
+    /// The lock that the first of them was for; missing where it is not known, or was none, or several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lock: Option<LockJson<'a>>,
     ns: u128,
     /// Of all of those in `behind`, and of those beyond.
     behind_ns: u128,
@@ -150,6 +158,7 @@ impl<'a> From<&'a Waiting> for WaitingJson<'a> {
             session: (&of.who).into(),
             waits: of.waits.iter().map(own).collect(),
             text: of.text.as_deref(),
+            lock: of.lock.as_ref().map(LockJson::from),
             ns: of.ns,
             behind_ns: of.behind_ns,
             behind: of.behind.iter().map(WaitingJson::from).collect(),
@@ -193,6 +202,7 @@ impl<'a> From<&'a CausedWait> for WaitJson<'a> {
             text: of.text.as_deref(),
             sessions: of.sessions,
             ns: of.ns,
+            locks: of.locks.iter().map(LockShareJson::from).collect(),
             by: of.by.iter().map(PartJson::from).collect(),
             links: of.links.iter().map(LinkJson::from).collect(),
         }

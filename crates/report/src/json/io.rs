@@ -25,6 +25,7 @@ struct IoJson<'a> {
     fidelity: &'static str,
     total: ReadsJson,
     by_event: GroupsJson<EventJson<'a>>,
+    waits: WaitsJson,
     by_file_kind: GroupsJson<FileKindJson>,
     by_file: GroupsJson<FileJson<'a>>,
     by_size: GroupsJson<SizeJson>,
@@ -78,6 +79,14 @@ struct GroupJson<K> {
 #[derive(Serialize)]
 struct EventJson<'a> {
     event: &'a str,
+}
+
+/// What the ledger has for these events, with what is before and after the calls.
+#[derive(Serialize)]
+struct WaitsJson {
+    db_time_us: f64,
+    run_queue_us: f64,
+    reads_us: f64,
 }
 
 #[derive(Serialize)]
@@ -202,6 +211,11 @@ impl<'a> From<&'a IoReport> for Document<'a> {
                 fidelity: FidelityMix::Exact.as_str(),
                 total: reads(&report.total, total),
                 by_event: groups(&report.by_event, total, |event| EventJson { event }),
+                waits: WaitsJson {
+                    db_time_us: us(report.waits.db_time_ns),
+                    run_queue_us: us(report.waits.run_queue_ns),
+                    reads_us: us(report.waits.reads_ns),
+                },
                 by_file_kind: groups(&report.by_file_kind, total, |kind| FileKindJson {
                     file_kind: kind.as_str(),
                 }),

@@ -21,6 +21,7 @@ mod stack_views;
 mod timeline;
 mod trace;
 mod units;
+mod waited_locks;
 mod what_if;
 
 use std::io::Write;

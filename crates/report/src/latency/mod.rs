@@ -1,7 +1,7 @@
 //! Latencies of single events: how long they took, how many there were, and where their time went.
 
-mod dimension;
 mod heat_map;
+mod key;
 mod scan;
 
 use std::cmp::Reverse;
@@ -12,14 +12,13 @@ use dbtime_model::latency::kind;
 use dbtime_model::recording::Meta;
 
 use crate::filter::Filter;
+use crate::group::Dimension;
 use crate::histogram::Histogram;
 use crate::load::Source;
 use crate::report::{ReportError, load};
 use crate::scan::Period;
-pub use dimension::LatencyDimension;
-use dimension::LatencyKey;
-pub(crate) use dimension::{blocks_label, bytes_label};
 pub use heat_map::{HeatMap, HeatMapCell, heat_map};
+use key::LatencyKey;
 pub(crate) use scan::scan;
 
 /// The kinds that are known, in the order of reports; others follow by name.
@@ -146,7 +145,7 @@ pub struct LatencyOptions {
     /// Names of events, as `Class:Event` or either of the two; empty = all.
     pub names: Vec<String>,
     /// What the events of a kind are grouped by.
-    pub by: Vec<LatencyDimension>,
+    pub by: Vec<Dimension>,
     /// Groups of each kind to show one by one.
     pub top: usize,
 }
@@ -157,7 +156,7 @@ impl Default for LatencyOptions {
             filter: Filter::default(),
             kinds: Vec::new(),
             names: Vec::new(),
-            by: vec![LatencyDimension::Name],
+            by: vec![Dimension::Name],
             top: 10,
         }
     }
@@ -242,7 +241,7 @@ pub struct LatencyReport {
     /// The time it covers.
     pub period: Period,
     /// What the events are grouped by.
-    pub by: Vec<LatencyDimension>,
+    pub by: Vec<Dimension>,
     /// Kind by kind.
     pub kinds: Vec<KindLatencies>,
     /// The kinds that the recording has, whatever was asked for.

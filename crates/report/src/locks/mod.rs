@@ -3,7 +3,9 @@
 //! The recorder looks at the table some times a second, and keeps what matters. So times are those that looks stand for; and of a lock
 //! that somebody had, the longest time is what was seen of it without a break.
 
+mod names;
 mod target;
+mod waited;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,10 +20,13 @@ use crate::fields;
 use crate::filter::Filter;
 use crate::load::Source;
 use crate::scan::Scan;
+use names::Names;
 pub use target::LockTarget;
+pub use waited::{LockShare, WaitedLock};
+pub(crate) use waited::{WaitOfStatement, WaitedLocks};
 
 /// Class of the waits for such a lock; the event is called as what is locked.
-const CLASS: &str = "Lock";
+pub(crate) const CLASS: &str = "Lock";
 
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -175,13 +180,10 @@ pub(crate) fn locks(
         if !is_chosen {
             return;
         }
-        let mut target = LockTarget::of(row);
-        // Sessions have locks of their own database only, and of none.
-        if row.database.is_some_and(|id| id != 0)
-            && let Some(session) = of_session.filter(|session| !session.database.is_empty())
-        {
-            target.database_name = Some(session.database.clone());
-        }
+        let target = match of_session {
+            Some(session) => LockTarget::of_session(row, session),
+            None => LockTarget::of(row),
+        };
         let key = Key {
             session: row.session,
             pid: row.pid,
@@ -227,21 +229,34 @@ pub(crate) fn wait_of(row: &LockRow) -> Wait {
     Wait::event(CLASS, &row.kind, false)
 }
 
-/// One lock is one, whether all that had it say how its database is called or not, and from the time before its relation had a name, too.
+/// Of each lock all that had it, by whatever names these know it; and those that looks met too briefly to say for how long each was had and
+/// waited for as one, see [`LockTarget::seen_briefly`].
 fn together(all: BTreeMap<LockTarget, BTreeMap<Key, Sum>>) -> BTreeMap<LockTarget, BTreeMap<Key, Sum>> {
-    let databases: BTreeMap<u32, String> = all
-        .keys()
-        .filter_map(|target| Some((target.database?, target.database_name.clone()?)))
-        .collect();
-    let relations: BTreeMap<(u32, u32), String> = all
-        .keys()
-        .filter_map(|target| Some((target.whose_relation()?, target.relation_name.clone()?)))
-        .collect();
+    let mut names = Names::default();
+    all.keys().for_each(|target| names.learn(target));
+    let named = renamed(all, |mut target, _| {
+        names.complete(&mut target);
+        target
+    });
+    renamed(named, |target, uses| {
+        let is_brief = |sum: &Sum| target.is_met_briefly(sum.ns, sum.looks, sum.longest_ns.into());
+        let several = uses
+            .values()
+            .all(is_brief)
+            .then(|| target.seen_briefly())
+            .flatten();
+        several.unwrap_or(target)
+    })
+}
+
+/// Adds up those that are given the same name.
+fn renamed(
+    all: BTreeMap<LockTarget, BTreeMap<Key, Sum>>,
+    name: impl Fn(LockTarget, &BTreeMap<Key, Sum>) -> LockTarget,
+) -> BTreeMap<LockTarget, BTreeMap<Key, Sum>> {
     let mut locks: BTreeMap<LockTarget, BTreeMap<Key, Sum>> = BTreeMap::new();
-    for (mut target, uses) in all {
-        target.database_name = target.database.and_then(|id| databases.get(&id).cloned());
-        target.relation_name = target.whose_relation().and_then(|id| relations.get(&id).cloned());
-        let of_lock = locks.entry(target).or_default();
+    for (target, uses) in all {
+        let of_lock = locks.entry(name(target, &uses)).or_default();
         for (key, sum) in uses {
             of_lock.entry(key).or_default().add(&sum);
         }

@@ -2,8 +2,14 @@
 
 use std::fmt;
 
-use dbtime_model::LockRow;
+use dbtime_model::{LockRow, Session};
 use serde::Serialize;
+
+/// How the database calls a lock on a row.
+pub(super) const ROW: &str = "tuple";
+/// The same of a transaction, by its number and before it has one.
+pub(super) const TRANSACTION: &str = "transactionid";
+pub(super) const VIRTUAL_TRANSACTION: &str = "virtualxid";
 
 /// What a lock is on, in the columns of `pg_locks`; none: it has no such thing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -53,6 +59,53 @@ impl LockTarget {
         }
     }
 
+    /// The same of a session that had it or waited for it, with the name of its database: sessions have locks of their own database only,
+    /// and of none.
+    pub(crate) fn of_session(row: &LockRow, session: &Session) -> LockTarget {
+        let mut target = LockTarget::of(row);
+        if row.database.is_some_and(|id| id != 0) && !session.database.is_empty() {
+            target.database_name = Some(session.database.clone());
+        }
+        target
+    }
+
+    /// What is known of a row when it was one of these two: that row, or some row of the relation. None: they are of two relations.
+    pub(super) fn row_in_common(self, other: &LockTarget) -> Option<LockTarget> {
+        if self.whose_relation() != other.whose_relation() {
+            return None;
+        }
+        match (self.page, self.tuple) == (other.page, other.tuple) {
+            true => Some(self),
+            false => self.seen_briefly(),
+        }
+    }
+
+    /// Who waits for it waits for it once: it is gone when the wait is over.
+    fn is_passing(&self) -> bool {
+        matches!(self.kind.as_str(), TRANSACTION | VIRTUAL_TRANSACTION)
+    }
+
+    /// It and others that looks met too briefly to say for how long: transactions, or rows of a relation. None: it is neither.
+    pub(super) fn seen_briefly(&self) -> Option<LockTarget> {
+        (self.is_passing() || self.kind == ROW).then(|| LockTarget {
+            page: None,
+            tuple: None,
+            virtualxid: None,
+            transactionid: None,
+            ..self.clone()
+        })
+    }
+
+    /// Looks that met it stand for far more than the longest it was had or waited for; nanoseconds.
+    pub(super) fn is_met_briefly(&self, ns: u128, looks: u128, longest_ns: u128) -> bool {
+        longest_ns.saturating_mul(2) < ns && (self.is_passing() || looks <= 1)
+    }
+
+    /// False: it is several, see [`LockTarget::seen_briefly`].
+    pub(super) fn is_one(&self) -> bool {
+        self.seen_briefly().is_none_or(|several| several != *self)
+    }
+
     /// Database and relation.
     pub(super) fn whose_relation(&self) -> Option<(u32, u32)> {
         Some((self.database?, self.relation?))
@@ -88,6 +141,7 @@ impl LockTarget {
             _ => match (self.page, self.tuple, &self.virtualxid, self.transactionid) {
                 (Some(page), Some(tuple), ..) => format!(" ({page},{tuple}) of {relation}"),
                 (Some(page), None, ..) => format!(" {page} of {relation}"),
+                (None, _, None, None) if self.kind == ROW => format!(" of {relation}"),
                 (_, _, Some(virtualxid), _) => format!(" {virtualxid}"),
                 (_, _, None, Some(transaction)) => format!(" {transaction}"),
                 _ if self.relation.is_some() => format!(" {relation}"),
@@ -100,6 +154,9 @@ impl LockTarget {
 /// `tuple (12,3) of public.orders in shop`
 impl fmt::Display for LockTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_passing() && !self.is_one() {
+            return write!(f, "{}s seen briefly", self.kind);
+        }
         write!(f, "{}{}{}", self.kind, self.object(), self.database())
     }
 }
@@ -143,6 +200,13 @@ mod tests {
             }),
             "relation pg_catalog.pg_authid, shared"
         );
+        assert_eq!(
+            of("tuple", |target| {
+                target.database = Some(5);
+                target.relation = Some(16384);
+            }),
+            "tuple of 16384 in database 5"
+        );
         let advisory = |part| {
             let mut target = LockTarget {
                 kind: "advisory".to_string(),
@@ -160,6 +224,7 @@ mod tests {
             of("transactionid", |target| target.transactionid = Some(741)),
             "transactionid 741"
         );
+        assert_eq!(of("transactionid", |_| {}), "transactionids seen briefly");
         assert_eq!(
             of("virtualxid", |target| target.virtualxid =
                 Some("3/17".to_string())),

@@ -5,10 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use dbtime_model::counter::{self, snapper, statement_counts};
 use dbtime_model::latency::kind;
-use dbtime_model::{
-    BackendType, CounterRow, HeldLockRow, LatencyRow, LockRow, Session, SessionId, State, StateGroup, Wait,
-    WaitKind,
-};
+use dbtime_model::{CounterRow, HeldLockRow, LatencyRow, LockRow, Session, SessionId, State, Wait, WaitKind};
 
 use super::{
     LineKind, LineUnit, SessionSnapshot, SnapshotLine, SnapshotOptions, average,
@@ -29,7 +26,8 @@ const NOT_SHOWN: [&str; 3] = [counter::ELAPSED_NS, counter::ON_CPU_NS, counter::
 /// See the module.
 pub(super) struct Builder<'o> {
     options: &'o SnapshotOptions,
-    sessions: FastMap<SessionId, Sessional>,
+    /// Each where it stays: a table of some hundred bytes each would be copied again and again as it grows.
+    sessions: FastMap<SessionId, Box<Sessional>>,
     /// Waits that ended are counted: those of which none did are 0.
     counts_waits: bool,
     /// All time of the sessions is meant, so that what is counted of them as a whole is, too.
@@ -95,9 +93,11 @@ impl<'o> Builder<'o> {
     }
 
     fn of(&mut self, session: &Session) -> &mut Sessional {
-        self.sessions.entry(session.id).or_insert_with(|| Sessional {
-            session: session.clone(),
-            ..Sessional::default()
+        self.sessions.entry(session.id).or_insert_with(|| {
+            Box::new(Sessional {
+                session: session.clone(),
+                ..Sessional::default()
+            })
         })
     }
 
@@ -110,10 +110,7 @@ impl<'o> Builder<'o> {
             true => activity.wait.clone(),
             false => row.wait(),
         };
-        // The server's first process does nothing but wait, and says so nowhere.
-        let is_resting = activity.session.backend_type.0 == BackendType::POSTMASTER
-            && row.state.group() == Some(StateGroup::Blocked);
-        if is_resting {
+        if activity.is_resting() {
             return;
         }
         let sessional = self.of(activity.session);
@@ -206,11 +203,7 @@ impl<'o> Builder<'o> {
 
     /// Of the server's lock table.
     pub(super) fn add_lock(&mut self, row: &LockRow, session: &Session) {
-        let mut target = LockTarget::of(row);
-        // Sessions have locks of their own database only, and of none.
-        if row.database.is_some_and(|id| id != 0) && !session.database.is_empty() {
-            target.database_name = Some(session.database.clone());
-        }
+        let target = LockTarget::of_session(row, session);
         let how = if row.granted { "held" } else { "awaited" };
         let name = format!("{target}, {} {how}", row.mode);
         *self.of(session).locks.entry(name).or_default() += u128::from(row.ns);
@@ -219,7 +212,7 @@ impl<'o> Builder<'o> {
     pub(super) fn finish(self, period: Period) -> Built {
         let statistics_left_out = self.statistics_left_out;
         let (options, counts_waits) = (self.options, self.counts_waits);
-        let meant: Vec<Sessional> = self
+        let meant: Vec<Box<Sessional>> = self
             .sessions
             .into_values()
             .filter(|session| session.is_meant)

@@ -299,14 +299,16 @@ fn take(source: &Source, options: &SnapshotOptions, parts: Parts) -> Result<Vec<
             }
         }));
     }
-    problems.extend(source.held_locks(|row| {
-        let wait = Wait::event(&row.wait_class, &row.wait_event, false);
-        let session = dimensions.session(row.session);
-        let is_chosen = filter.takes_statement(row.statement) && filter.takes(&wait, row.state);
-        if is_chosen && takes(row.time, session) {
-            all[parts.of_time(row.time)].add_held_lock(row, session);
-        }
-    }));
+    if options.gather.contains(&LineKind::Latch) {
+        problems.extend(source.held_locks(|row| {
+            let wait = Wait::event(&row.wait_class, &row.wait_event, false);
+            let session = dimensions.session(row.session);
+            let is_chosen = filter.takes_statement(row.statement) && filter.takes(&wait, row.state);
+            if is_chosen && takes(row.time, session) {
+                all[parts.of_time(row.time)].add_held_lock(row, session);
+            }
+        }));
+    }
     let mut meta = meta.clone();
     if all.len() > 1 {
         // Of all of the file, which each of many would have.

@@ -3,6 +3,7 @@
 use super::page::Page;
 use crate::block_io::{BlockIo, BlockRequests, BlockTable};
 use crate::group::moment;
+use crate::number::counted;
 
 /// Widest bar.
 const BAR: usize = 40;
@@ -56,7 +57,7 @@ fn render_table(io: &BlockIo, table: &BlockTable, width: usize, page: &mut Page)
     }
     page.line(&format!(
         "  {:>21}  {:>12}  {:>13}",
-        "latency, µs", "IOPS", "sum, ms"
+        "latency, us", "IOPS", "sum, ms"
     ));
     let buckets = table.total.latencies.power_of_two_us();
     let most = buckets.iter().map(|bucket| bucket.count).max().unwrap_or(0);
@@ -74,7 +75,7 @@ fn render_table(io: &BlockIo, table: &BlockTable, width: usize, page: &mut Page)
     page.line("");
     page.line(&format!(
         "  {:<9} {:>9} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9}",
-        "operation", "IOPS", "MB/s", "mean µs", "p50 µs", "p95 µs", "p99 µs", "max µs"
+        "operation", "IOPS", "MB/s", "mean us", "p50 us", "p95 us", "p99 us", "max us"
     ));
     for (operation, requests) in &table.operations {
         render_requests(io, operation.as_str(), requests, page);
@@ -111,8 +112,8 @@ fn render_left_out(io: &BlockIo, page: &mut Page) {
     }
     if io.without_begin > 0 {
         page.line(&format!(
-            "  not counted, on all disks: {} requests that were under way at the start",
-            io.without_begin
+            "  not counted, on all disks: {} under way at the start",
+            counted(io.without_begin, "request")
         ));
     }
     if io.lost > 0 {
@@ -189,11 +190,7 @@ mod tests {
         io.without_begin = 2;
         io.lost = 1;
         let text = render_block_io(&io, OPTIONS, 10);
-        for words in [
-            "no requests",
-            "2 requests that were under way",
-            "lost, on all disks: 1",
-        ] {
+        for words in ["no requests", "2 requests under way", "lost, on all disks: 1"] {
             assert!(text.contains(words), "{text}");
         }
     }

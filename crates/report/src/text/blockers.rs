@@ -1,10 +1,11 @@
 //! Those for which others waited: sessions, and statements.
 
-use super::causes::{TEXT, begin, of_statement};
+use super::causes::{TEXT, begin, with_statement};
 use super::page::{Page, Table, time};
-use super::quality;
+use super::{quality, waited_locks};
 use crate::causes::{CauseReport, Meanwhile, doing, no_session};
 use crate::group::query_id;
+use crate::locks::LockShare;
 use crate::number::{counted, seconds};
 use crate::statement_text::beginning;
 
@@ -42,8 +43,9 @@ pub(super) fn sessions(report: &CauseReport, page: &mut Page) {
         ]);
         let was = |meanwhile: &Meanwhile| {
             let did = &meanwhile.did;
-            of_statement(words(meanwhile), did.statement, did.text.as_deref())
+            with_statement(words(meanwhile), did)
         };
+        in_the_way(&blocker.locks, 1, &mut table);
         doings(&blocker.doing, was, 1, report.top, &mut table);
     }
     let rest = report.blockers.get(report.top..).unwrap_or_default();
@@ -58,7 +60,7 @@ fn statements(report: &CauseReport, page: &mut Page) {
     if statements.is_empty() {
         return;
     }
-    page.heading("Statements by the time that others waited for sessions that executed them");
+    page.heading("Statements by the time that others waited for sessions that executed them, or had executed them last");
     let mut table = Table::new(
         &["statement, and what its sessions were doing"],
         &["sessions", "waiters", "waited for s", "in the end s"],
@@ -76,6 +78,7 @@ fn statements(report: &CauseReport, page: &mut Page) {
             seconds(of.ns),
             time(of.root_ns),
         ]);
+        in_the_way(&of.locks, 2, &mut table);
         doings(&of.doing, words, 2, report.top, &mut table);
     }
     let rest = statements.get(report.top..).unwrap_or_default();
@@ -87,6 +90,16 @@ fn statements(report: &CauseReport, page: &mut Page) {
 fn words(meanwhile: &Meanwhile) -> String {
     let did = &meanwhile.did;
     doing(meanwhile.end, did.session_state, &did.wait, did.state)
+}
+
+/// The locks that others wanted, below it. They are no parts of its time beside what it did: they stand in one cell. Beside it stand the
+/// two times, and so many `counts`.
+fn in_the_way(locks: &[LockShare], counts: usize, table: &mut Table) {
+    if let Some(locks) = waited_locks::line(locks) {
+        let mut cells = vec![format!("└ in the way at {locks}")];
+        cells.extend(vec![String::new(); counts + 2]);
+        table.row(cells);
+    }
 }
 
 /// What a blocker did, below it. Before the two times stand so many `counts`.

@@ -3,7 +3,7 @@
 use dbtime_model::CauseKind;
 
 use super::page::{Page, Table, percent};
-use super::{blockers, header, links, quality};
+use super::{blockers, header, links, quality, waited_locks};
 use crate::causes::{
     CauseGroup, CausePart, CauseReport, CausedWait, Root, doing, no_session, why_not_recorded,
 };
@@ -20,6 +20,10 @@ pub(super) const TEXT: usize = 60;
 pub(super) fn render(report: &CauseReport, page: &mut Page) {
     if !begin(report, page) {
         return;
+    }
+    if report.blocked_ns == 0 {
+        page.paragraph("Nothing was blocked in DB time.");
+        return quality::problems(&report.problems, page);
     }
     page.paragraph(&format!(
         "Blocked DB time: {} s. {} % of it is followed to whoever had the lock or ended the wait, and further where that one was blocked \
@@ -78,6 +82,9 @@ fn render_wait(wait: &CausedWait, top: usize, page: &mut Page) {
         seconds(wait.ns),
         counted(wait.sessions, "session"),
     ));
+    if let Some(locks) = waited_locks::line_of_all(&wait.locks, wait.ns) {
+        page.paragraph(&format!("  for {locks}"));
+    }
     if !wait.links.is_empty() {
         return links::render(&wait.links, wait.ns, top, page);
     }
@@ -123,10 +130,27 @@ pub(super) fn session(root: &Root, sessions: usize) -> String {
         (1, user) => format!("pid {}, {user}", root.pid),
         (many, _) => counted(many, "session"),
     };
-    of_statement(who, root.statement, root.text.as_deref())
+    with_statement(who, root)
 }
 
-/// Who somebody is, or what he did, with the statement that he executed; 0 = it is not known, or there was none.
+/// Who somebody is, or what he did, with the statement that he executed, or had executed last.
+pub(super) fn with_statement(what: String, root: &Root) -> String {
+    let of = match root.session_state.is_idle_in_transaction() {
+        true => of_last_statement,
+        false => of_statement,
+    };
+    of(what, root.statement, root.text.as_deref())
+}
+
+/// The same of one that executes nothing: with the statement that was executed last.
+pub(super) fn of_last_statement(who: String, statement: u64, text: Option<&str>) -> String {
+    match statement {
+        0 => who,
+        _ => of_statement(format!("{who}, last"), statement, text),
+    }
+}
+
+/// The same, with the statement that was executed; 0 = it is not known, or there was none.
 pub(super) fn of_statement(who: String, statement: u64, text: Option<&str>) -> String {
     match (statement, text) {
         (0, _) => who,

@@ -1,6 +1,6 @@
 //! Who waited behind whom, as trees.
 
-use super::causes::{begin, of_statement, what};
+use super::causes::{begin, of_statement, what, with_statement};
 use super::page::{Page, Table, percent, time};
 use super::quality;
 use crate::causes::{CauseReport, Chain, Waiting, no_session};
@@ -44,9 +44,10 @@ fn render_chain(chain: &Chain, report: &CauseReport, page: &mut Page) {
     let mut table = Table::new(&["session", "was"], &["waited s", "behind it s"]);
     if chain.who.is_some() {
         for part in chain.doing.iter().take(report.top) {
-            let statement = part.root.as_ref().map_or(0, |root| root.statement);
-            let text = part.root.as_ref().and_then(|root| root.text.as_deref());
-            let did = of_statement(what(part), statement, text);
+            let did = match &part.root {
+                Some(root) => with_statement(what(part), root),
+                None => what(part),
+            };
             table.row(vec![name.clone(), did, String::new(), seconds(part.ns)]);
         }
     }
@@ -67,7 +68,13 @@ fn rows(behind: &[Waiting], level: usize, top: usize, table: &mut Table) {
     };
     for one in behind.iter().take(top) {
         let was = match one.waits.first() {
-            Some((wait, statement, _)) => of_statement(wait.to_string(), *statement, one.text.as_deref()),
+            Some((wait, statement, _)) => {
+                let waited = match &one.lock {
+                    Some(lock) => format!("{wait} ({lock})"),
+                    None => wait.to_string(),
+                };
+                of_statement(waited, *statement, one.text.as_deref())
+            }
             None => "met only where others waited for it".to_string(),
         };
         table.row(vec![

@@ -4,8 +4,8 @@ use super::page::{Page, Table, percent};
 use super::{header, latency, quality};
 use crate::comparison::{ComparedEvent, Comparison};
 use crate::histogram::Histogram;
-use crate::latency::{blocks_label, bytes_label};
 use crate::number::{counted, duration, exact_seconds};
+use crate::size_label::{blocks_label, bytes_label};
 
 /// Sizes of an event that are shown one by one.
 const SIZES: usize = 10;

@@ -1,21 +1,37 @@
-//! What connecting cost, where it matters: below the ledger, in which it has no place of its own.
+//! What connecting cost, where it matters: below the ledger, in which it has no place of its own, or above it where it is much of the
+//! time. Clients wait for the postmaster, which is none of the sessions.
 
 use super::page::Page;
-use crate::connecting::Phase;
+use crate::connecting::{Connecting, Phase};
 use crate::number::{counted, milliseconds, seconds};
 use crate::report::Report;
 use crate::sums::percent;
 
 /// Told from this part of the time on, in percent.
 const MATTERS: f64 = 1.0;
+/// Told first of all from this part on.
+const LEADS: f64 = 10.0;
 
-pub(super) fn render(report: &Report, page: &mut Page) {
-    let Some(connecting) = &report.connecting else {
-        return;
-    };
-    if connecting.percent.is_none_or(|percent| percent < MATTERS) {
-        return;
+/// What comes before the ledger.
+pub(super) fn render_first(report: &Report, page: &mut Page) {
+    if let Some(connecting) = of_share(report, |percent| percent >= LEADS) {
+        page.paragraph(&text(connecting));
     }
+}
+
+/// What comes behind it.
+pub(super) fn render_below(report: &Report, page: &mut Page) {
+    if let Some(connecting) = of_share(report, |percent| (MATTERS..LEADS).contains(&percent)) {
+        page.paragraph(&text(connecting));
+    }
+}
+
+fn of_share(report: &Report, is_meant: impl Fn(f64) -> bool) -> Option<&Connecting> {
+    let connecting = report.connecting.as_ref()?;
+    connecting.percent.is_some_and(is_meant).then_some(connecting)
+}
+
+fn text(connecting: &Connecting) -> String {
     let mut text = format!(
         "{} began: connecting cost {} s of CPU in the postmaster ({} ms each",
         counted(connecting.sessions, "session"),
@@ -42,13 +58,18 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         .map(|phase| format!("{} {} s", words(phase), seconds(connecting.phase_ns(phase))))
         .collect();
     let all: u128 = connecting.phases.iter().sum();
+    let unknown = percent(connecting.without_stack_ns, connecting.db_time_ns).unwrap_or(0.0);
+    let least = if unknown >= MATTERS { "at least " } else { "" };
     if let (Some(share), true) = (percent(all, connecting.db_time_ns), all > 0) {
         text += &format!(
-            " Of DB time, {share:.1} % is the beginning and end of sessions (sampled): {}.",
+            " Of DB time, {least}{share:.1} % is the beginning and end of sessions (sampled): {}.",
             phases.join(", ")
         );
+        if unknown >= MATTERS {
+            text += &format!(" Of {unknown:.1} % no stack tells whether it is.");
+        }
     }
-    page.paragraph(&text);
+    text
 }
 
 fn words(phase: Phase) -> &'static str {

@@ -78,7 +78,15 @@ pub(super) fn head(diff: &Diff, first_line: FirstLine, page: &mut Page) {
             work(side.work, diff.unit),
         ));
     }
-    page.paragraph(&format!("Everything is per {}{}.", diff.unit, unit(diff)));
+    let of_statements = match &diff.statements {
+        Some(statements) if statements.per != diff.unit => format!("; statements are per {}", statements.per),
+        _ => String::new(),
+    };
+    page.paragraph(&format!(
+        "Everything is per {}{}{of_statements}.",
+        diff.unit,
+        unit(diff)
+    ));
     for warning in &diff.warnings {
         page.paragraph(&format!("Warning: {warning}."));
     }
@@ -114,7 +122,7 @@ fn noise(diff: &Diff) -> String {
         format!(
             "Noise: bootstrap over {good} and {bad} slices of time, {} resamples, in blocks; limit by the maximum over all \
              that is compared, so that equal recordings show anything significant in {:.0} % of comparisons; and larger \
-             than the change between the halves of either side. Below {:.0} % of DB time: small, not tested. The host's time (run queue, scheduling, waking, interrupts) is shown, not tested.",
+             than the change between the halves of either side (else it \"varies\"). Below {:.0} % of DB time: small, not tested. The host's time (run queue, scheduling, waking, interrupts) is shown, not tested.",
             test.resamples,
             test.level * 100.0,
             test.smallest_share * 100.0

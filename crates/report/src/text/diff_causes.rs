@@ -1,6 +1,6 @@
 //! Whom sessions waited for, in two recordings.
 
-use super::causes::{of_statement, what};
+use super::causes::{what, with_statement};
 use super::diff::{if_any, signed, verdict};
 use super::page::{Page, Table};
 use crate::causes::{CausePart, no_session};
@@ -102,11 +102,7 @@ fn numbers(per_unit: [f64; 2], difference: f64, percent: f64, diff: &Diff) -> [S
 fn waited_for(cause: &CausePart) -> String {
     match &cause.root {
         None => no_session(cause.kind).to_string(),
-        Some(root) => of_statement(
-            format!("{}, {}", root.backend_type, what(cause)),
-            root.statement,
-            root.text.as_deref(),
-        ),
+        Some(root) => with_statement(format!("{}, {}", root.backend_type, what(cause)), root),
     }
 }
 

@@ -79,12 +79,12 @@ pub(super) fn about(report: &DiveReport, page: &mut Page) {
 /// How many calls, and what is exact.
 pub(super) fn exactness(report: &DiveReport, page: &mut Page) {
     let trace = &report.trace;
-    let mut text = format!("{} calls from begin to end", trace.calls);
+    let mut text = format!("{} from beginning to end", counted(trace.calls, "call"));
     if trace.kept_calls < trace.calls {
         text += &format!(", {} of them kept whole", trace.kept_calls);
     }
     if trace.cut_calls > 0 {
-        text += &format!("; {} that are cut are left out", trace.cut_calls);
+        text += &format!("; left out: {} of which only a part was traced", trace.cut_calls);
     }
     if trace.lost_events > 0 {
         text += &format!("; {} lost", counted(trace.lost_events, "event"));

@@ -5,7 +5,7 @@ use dbtime_model::recording::{Clock, Meta, Unit};
 
 use super::page::Page;
 use crate::filter::{Filter, SECOND_US, Whose};
-use crate::group::{moment, query_id};
+use crate::group::{NONE, moment, query_id};
 use crate::ledger::Section;
 use crate::number::{counted, plural, seconds};
 use crate::product;
@@ -117,6 +117,7 @@ pub(super) fn chosen(filter: &Filter) -> Option<String> {
         Whose::Background => only.push("processes of the server itself".to_string()),
     }
     for (dimension, value) in &filter.facts {
+        let value = if value.is_empty() { NONE } else { value };
         only.push(format!("{dimension} {value}"));
     }
     if !filter.waits.is_empty() {

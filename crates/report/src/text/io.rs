@@ -3,10 +3,11 @@
 use super::page::{Page, Table, bar, percent};
 use super::{header, quality};
 use crate::io::{
-    DatabaseFile, FileKind, Guess, Guessed, IoReport, ReadGroups, ReadParts, ReadSource, ReadSums, Reads,
+    DatabaseFile, FileKind, Guess, Guessed, IoReport, ReadGroups, ReadParts, ReadSource, ReadSums, ReadWaits,
+    Reads,
 };
-use crate::latency::bytes_label;
 use crate::number::{counted, duration, megabytes, microseconds, seconds};
+use crate::size_label::bytes_label;
 use crate::sums::{self, FidelityMix};
 
 pub(super) fn render(report: &IoReport, page: &mut Page) {
@@ -25,6 +26,7 @@ pub(super) fn render(report: &IoReport, page: &mut Page) {
     quality::latencies_lost(&report.meta, page);
     page.heading("Where did reads come from? (by wait event; exact)");
     sources(report, page, "wait event", &report.by_event, String::clone);
+    waits(&report.waits, page);
     page.heading("By kind of file (exact)");
     sources(report, page, "kind of file", &report.by_file_kind, |kind| {
         kind.as_str().to_string()
@@ -42,6 +44,28 @@ pub(super) fn render(report: &IoReport, page: &mut Page) {
     guess(&report.guess, page);
     cpu(report, page);
     quality::problems(&report.problems, page);
+}
+
+/// Parts of the waits that are smaller than this are not worth a line, percent.
+const SMALL: f64 = 5.0;
+
+/// How the calls relate to the waits that they are in.
+fn waits(waits: &ReadWaits, page: &mut Page) {
+    let Some(beside) = waits.beside_ns() else { return };
+    let part = sums::percent(beside, waits.db_time_ns);
+    if part.is_none_or(|part| part < SMALL) {
+        return;
+    }
+    page.paragraph(&format!(
+        "The ledger has {} s of DB time in these wait events, {} s of it in the run queue; the reads in them took {} s. The other {} s \
+         ({} %) are before and after the calls: a wait event begins before its call, and lasts until the session has a CPU and says that it \
+         goes on.",
+        seconds(waits.db_time_ns),
+        seconds(waits.run_queue_ns),
+        seconds(waits.reads_ns),
+        seconds(beside),
+        percent(part)
+    ));
 }
 
 /// `public.orders (base/5/16384, 3 segments)`

@@ -159,7 +159,7 @@ pub(crate) fn explanation(of: &str, meta: &Meta) -> &'static str {
         }
         kind::WAIT if has_trace(meta) => "One event is a wait, as the trace tells it.",
         kind::WAIT => match WaitUnit::of(meta) {
-            WaitUnit::Wait => "From entering the wait event until leaving it.",
+            WaitUnit::Wait => "From the first system call in the wait event until the last one has ended.",
             WaitUnit::Stay => {
                 "One event is a stay off CPU in the wait event, run queue included: of one wait there may be several, or, when it \
                  never left its CPU, none. Whole waits are timed by 'record --exact=calls'."
@@ -173,7 +173,7 @@ pub(crate) fn explanation(of: &str, meta: &Meta) -> &'static str {
         kind::ORACLE_WAIT_DB => "The same waits by the database's own clock, in whole microseconds.",
         kind::SYSCALL => "From begin to end.",
         kind::SCHED => "From runnable until running, by the wait event at that time.",
-        kind::READ => "Reads of files, from begin to end, by wait event.",
+        kind::READ => "Reads of files, from beginning to end, by wait event.",
         kind::READ_CPU => "What these calls used in the kernel.",
         kind::READ_QUEUE => "Reads from a device: from the first request of the call until one was issued.",
         kind::READ_DEVICE => {

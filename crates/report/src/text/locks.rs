@@ -2,7 +2,7 @@
 
 use dbtime_model::SessionState;
 
-use super::causes::of_statement;
+use super::causes::{of_last_statement, of_statement};
 use super::page::{Page, Table};
 use crate::filter::Filter;
 use crate::locks::{HeavyLock, LockReport, LockRequest};
@@ -147,12 +147,11 @@ fn uses(lock: &HeavyLock, top: usize, page: &mut Page) {
 /// Whose it is, and its statement.
 fn who(of: &LockRequest) -> String {
     let session = session(of);
-    let session = match of.session_state {
-        SessionState::None | SessionState::Active => session,
-        _ if of.statement == 0 => session,
-        _ => format!("{session}, last"),
+    let with_statement = match of.session_state {
+        SessionState::None | SessionState::Active => of_statement,
+        _ => of_last_statement,
     };
-    of_statement(session, of.statement, of.text.as_deref())
+    with_statement(session, of.statement, of.text.as_deref())
 }
 
 fn session(of: &LockRequest) -> String {

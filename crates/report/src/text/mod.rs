@@ -34,6 +34,7 @@ mod system_calls;
 mod timeline;
 mod top_sql;
 mod trace;
+mod waited_locks;
 mod waits_in_calls;
 mod what_if;
 
@@ -67,9 +68,10 @@ pub use sched::{render_switch, render_switch_heading};
 pub fn render(report: &Report, width: usize) -> String {
     let mut page = Page::new(width);
     header::render(report, &mut page);
+    connecting::render_first(report, &mut page);
     ledger::render(report, &mut page);
     header::exactness(report, &mut page);
-    connecting::render(report, &mut page);
+    connecting::render_below(report, &mut page);
     top_sql::render(report, &mut page);
     if !report.is_trace_without_states() {
         database_view::render(report, &mut page);
@@ -95,6 +97,7 @@ pub fn render(report: &Report, width: usize) -> String {
 pub fn render_summary(report: &Report, width: usize) -> String {
     let mut page = Page::new(width);
     header::render(report, &mut page);
+    connecting::render_first(report, &mut page);
     ledger::render_db_time(report, &mut page);
     header::exactness(report, &mut page);
     if !report.is_trace_without_states() {

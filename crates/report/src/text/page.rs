@@ -10,7 +10,7 @@ use crate::printable::printable;
 const MIN_WIDTH: usize = 72;
 /// Blanks between columns.
 const GAP: u16 = 2;
-/// Longer texts may be broken in a table, but into pieces no shorter than this.
+/// Longer texts may be broken in a table, but into pieces no shorter than this; words, where there is room for them, not at all.
 const MIN_TEXT: u16 = 16;
 /// A text that would need more lines than this in a table ends in `...`.
 const MAX_LINES: usize = 4;
@@ -63,6 +63,38 @@ impl Table {
     /// A line across the table.
     pub(super) fn rule(&mut self) {
         self.lines.push(Line::Rule);
+    }
+
+    /// How narrow its text columns may be on a page of this width: as narrow as their longest words, where there is room for these.
+    fn least_widths(&self, content_widths: &[u16], page: usize, gap: u16) -> Vec<u16> {
+        let columns = || content_widths.iter().enumerate();
+        let least = |longest: &dyn Fn(usize) -> u16| -> Vec<u16> {
+            columns()
+                .map(|(index, width)| match index < self.text_columns {
+                    true => longest(index).max(MIN_TEXT).min(*width),
+                    false => *width,
+                })
+                .collect()
+        };
+        let of_words = least(&|index| self.longest_word(index));
+        let wanted: usize = of_words
+            .iter()
+            .map(|width| usize::from(*width) + usize::from(gap))
+            .sum();
+        match wanted <= page {
+            true => of_words,
+            false => least(&|_| MIN_TEXT),
+        }
+    }
+
+    fn longest_word(&self, column: usize) -> u16 {
+        let rows = self.lines.iter().filter_map(|line| match line {
+            Line::Row(cells) => cells.get(column),
+            _ => None,
+        });
+        let words = rows.flat_map(|cell| cut(cell).split_whitespace());
+        let longest = words.map(|word| word.chars().count()).max();
+        u16::try_from(longest.unwrap_or(0)).unwrap_or(u16::MAX)
     }
 
     /// An empty line and a heading for the rows that follow.
@@ -147,6 +179,7 @@ impl Page {
             .map(|width| usize::from(width.saturating_add(GAP)))
             .sum();
         let gap = if wanted > usize::from(self.width) { 1 } else { GAP };
+        let least = content.least_widths(&content_widths, usize::from(self.width - GAP), gap);
         for column in table.column_iter_mut() {
             let index = column.index;
             column.set_padding((0, if index == last { 0 } else { gap }));
@@ -156,10 +189,10 @@ impl Page {
                 }
                 column.set_constraint(ColumnConstraint::ContentWidth);
             } else {
-                let content = content_widths
-                    .get(index)
-                    .map_or(MIN_TEXT, |width| MIN_TEXT.min(*width));
-                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(content + gap)));
+                let least = least.get(index).copied().unwrap_or(MIN_TEXT);
+                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(
+                    least.saturating_add(gap),
+                )));
             }
         }
         let lines: Vec<String> = table.lines().collect();

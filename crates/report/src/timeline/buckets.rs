@@ -136,6 +136,12 @@ impl Buckets {
         }
     }
 
+    /// A time whose end is in the period, the begin perhaps before.
+    pub(super) fn between(&self, from_us: i64, to_us: i64) -> (i128, i128) {
+        let end = i128::from(to_us).clamp(self.from + 1, self.to);
+        (i128::from(from_us).min(end - 1), end)
+    }
+
     /// The same of a row that need not be in the period.
     pub(super) fn lies_anywhere(&self, time_us: i64, ns: u128) -> (i128, i128) {
         let begin = i128::from(time_us).div_euclid(self.window) * self.window;

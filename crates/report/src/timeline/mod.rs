@@ -7,6 +7,7 @@ mod buckets;
 mod marks;
 mod placement;
 mod recorded;
+mod told;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -32,8 +33,9 @@ use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};
 use crate::sums::{FidelityMix, Sums};
 use crate::trace::alike_by;
-use placement::Placement;
+use placement::{Placement, Reach};
 use recorded::{RecordedSeconds, recorded_ns};
+use told::ToldTimes;
 
 /// What a time line is about.
 #[derive(Debug, Clone, PartialEq)]
@@ -204,13 +206,18 @@ pub fn timeline(source: &Source, options: &TimelineOptions) -> Result<Timeline, 
         return Err(ReportError::NoMoments);
     }
     let mut dimensions = load(source, &options.filter)?;
+    let reach = reach(meta);
     // Of everybody: that nobody was active is no gap.
     let mut recorded = RecordedSeconds::default();
     let mut marks = Marks::new(meta);
     let whole = scan(source, &mut dimensions, &Filter::default(), |activity| {
-        recorded.see(activity.row.time, activity.row.ns.into());
+        let ns = activity.row.ns.into();
+        recorded.see(activity.row.time, if reach == Reach::Back { ns } else { 0 });
         marks.see(activity);
     });
+    if let Reach::Told(times) = &reach {
+        times.see(&mut recorded);
+    }
     source.counters(|row| {
         if row.name == counter::ELAPSED_NS {
             recorded.see(row.time, row.value.max(0).unsigned_abs().into());
@@ -222,12 +229,12 @@ pub fn timeline(source: &Source, options: &TimelineOptions) -> Result<Timeline, 
     }
     let resolution_s = meta.collector.resolution_s;
     let buckets = Buckets::new(period, options.width, resolution_s).map_err(ReportError::Buckets)?;
-    let is_long = is_long(meta);
+    let knows_gaps = reach != Reach::Second;
 
     let by = [options.by];
     let by_cause = ByCause::of(source, &mut dimensions, &by);
     let mut keys: Numbered<GroupKey> = Numbered::default();
-    let mut placement = Placement::new(&buckets, is_long, &mut recorded);
+    let mut placement = Placement::new(&buckets, reach, &mut recorded);
     let mut total = Sums::default();
     let scan = scan(source, &mut dimensions, &options.filter, |activity| {
         if activity.section == Section::DbTime && activity.row.ns > 0 {
@@ -240,7 +247,7 @@ pub fn timeline(source: &Source, options: &TimelineOptions) -> Result<Timeline, 
     });
     scan.check(&options.filter)?;
     let (sums, before_ns) = placement.finish();
-    let gaps = match is_long {
+    let gaps = match knows_gaps {
         true => recorded.gaps(&buckets, period),
         false => Vec::new(),
     };
@@ -315,6 +322,17 @@ pub fn timeline(source: &Source, options: &TimelineOptions) -> Result<Timeline, 
 /// and a second without a sample is not one without recording.
 pub(crate) fn is_long(meta: &Meta) -> bool {
     meta.files.is_empty() || meta.collector.tier != "sampled"
+}
+
+fn reach(meta: &Meta) -> Reach {
+    if is_long(meta) {
+        return Reach::Back;
+    }
+    let times = ToldTimes::of(&meta.periods);
+    match times.is_empty() {
+        true => Reach::Second,
+        false => Reach::Told(times),
+    }
 }
 
 /// What a group is called.

@@ -9,10 +9,22 @@ use dbtime_model::SessionId;
 
 use super::buckets::{Buckets, microseconds};
 use super::recorded::RecordedSeconds;
+use super::told::ToldTimes;
 
 /// Cells that are kept until the rows of their second are complete. Rows of a second stand close together in a recording; should
 /// they not, what is apart is laid apart.
 const OPEN_CELLS: usize = 100_000;
+
+/// When the time of the rows of a second was.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// In that second: of several tasks there may be more than passed.
+    Second,
+    /// In it, and what one session has beyond it before it.
+    Back,
+    /// In the time that is told of as a whole and ends with it.
+    Told(ToldTimes),
+}
 
 /// What is kept: time by group, of a second of a session.
 type Second = FastMap<u32, u128>;
@@ -20,8 +32,7 @@ type Second = FastMap<u32, u128>;
 /// Adds up time by bucket and group.
 pub(super) struct Placement<'a> {
     buckets: &'a Buckets,
-    /// Rows of one session may hold more than passed; if not, samples of several tasks do.
-    is_long: bool,
+    reach: Reach,
     open: FastMap<(SessionId, i64), Second>,
     cells: usize,
     recorded: &'a mut RecordedSeconds,
@@ -33,12 +44,12 @@ impl<'a> Placement<'a> {
     /// `recorded` learns how far back the time of each second goes.
     pub(super) fn new(
         buckets: &'a Buckets,
-        is_long: bool,
+        reach: Reach,
         recorded: &'a mut RecordedSeconds,
     ) -> Placement<'a> {
         Placement {
             buckets,
-            is_long,
+            reach,
             open: FastMap::default(),
             cells: 0,
             recorded,
@@ -67,9 +78,19 @@ impl<'a> Placement<'a> {
     fn place(&mut self) {
         for ((_, time_us), second) in std::mem::take(&mut self.open) {
             let all: u128 = second.values().sum();
-            self.recorded.place(time_us, all);
             let (begin, end) = self.buckets.window(time_us);
-            let is_long = self.is_long && end.saturating_sub(microseconds(all)) < begin;
+            let is_long = self.reach == Reach::Back && end.saturating_sub(microseconds(all)) < begin;
+            if self.reach == Reach::Back {
+                self.recorded.place(time_us, all);
+            }
+            let told = match &self.reach {
+                Reach::Told(times) => times.with(time_us),
+                Reach::Second | Reach::Back => None,
+            };
+            let evenly = match told {
+                Some((from_us, to_us)) => self.buckets.between(from_us, to_us),
+                None => self.buckets.lies(time_us, 0, false),
+            };
             let mut cells: Vec<(u128, u32)> = second.into_iter().map(|(group, ns)| (ns, group)).collect();
             cells.sort_unstable();
             let mut laid = 0u128;
@@ -79,7 +100,7 @@ impl<'a> Placement<'a> {
                         end.saturating_sub(microseconds(laid + ns)),
                         end.saturating_sub(microseconds(laid)),
                     ),
-                    false => self.buckets.lies(time_us, 0, false),
+                    false => evenly,
                 };
                 laid += ns;
                 let sums = &mut self.sums;
@@ -94,6 +115,7 @@ impl<'a> Placement<'a> {
 
 #[cfg(test)]
 mod tests {
+    use dbtime_model::recording::CoveredPeriod;
     use proptest::prelude::*;
 
     use super::*;
@@ -113,10 +135,10 @@ mod tests {
     }
 
     /// Of one session: second, group and milliseconds; milliseconds by bucket of a second and group, and those before.
-    fn placed(rows: &[(i64, u32, u64)], is_long: bool) -> (Vec<[u128; 2]>, u128) {
+    fn placed(rows: &[(i64, u32, u64)], reach: Reach) -> (Vec<[u128; 2]>, u128) {
         let buckets = buckets(12, 1);
         let mut recorded = RecordedSeconds::default();
-        let mut placement = Placement::new(&buckets, is_long, &mut recorded);
+        let mut placement = Placement::new(&buckets, reach, &mut recorded);
         for (second, group, ms) in rows {
             placement.add(SessionId(1), second * SECOND, *group, ms * MS);
         }
@@ -132,7 +154,7 @@ mod tests {
     #[test]
     fn a_session_is_never_more_than_one() {
         // A wait of 4.5 s and 0.3 s of CPU after it, written when they ended.
-        let (found, before) = placed(&[(8, 0, 4_500), (8, 1, 300)], true);
+        let (found, before) = placed(&[(8, 0, 4_500), (8, 1, 300)], Reach::Back);
         let mut expected = vec![[0, 0]; 12];
         expected[4..9].copy_from_slice(&[[800, 0], [1_000, 0], [1_000, 0], [1_000, 0], [700, 300]]);
         assert_eq!((found, before), (expected, 0));
@@ -140,13 +162,34 @@ mod tests {
 
     #[test]
     fn samples_of_several_tasks_stay_in_their_second() {
-        let (found, before) = placed(&[(8, 0, 3_000), (8, 1, 300)], false);
+        let (found, before) = placed(&[(8, 0, 3_000), (8, 1, 300)], Reach::Second);
         assert_eq!((found[8], before), ([3_000, 300], 0));
     }
 
     #[test]
+    fn what_is_told_of_some_seconds_is_spread_over_them() {
+        let period = |from: i64, to: i64| CoveredPeriod {
+            from_us: from * SECOND,
+            to_us: to * SECOND,
+            ..CoveredPeriod::default()
+        };
+        let times = || Reach::Told(ToldTimes::of(&[period(-2, 2), period(4, 9)]));
+        // More than one session has: samples of several.
+        let (found, before) = placed(&[(8, 0, 10_000), (8, 1, 500)], times());
+        let mut expected = vec![[0, 0]; 12];
+        expected[4..9].fill([2_000, 100]);
+        assert_eq!((found, before), (expected, 0));
+        // What was before the part that is drawn.
+        let (found, before) = placed(&[(1, 0, 4_000)], times());
+        assert_eq!((found[0], found[1], before), ([1_000, 0], [1_000, 0], 2_000));
+        // Of no time that is told of.
+        let (found, before) = placed(&[(11, 1, 700)], times());
+        assert_eq!((found[11], before), ([0, 700], 0));
+    }
+
+    #[test]
     fn what_began_before_is_not_pressed_into_the_first_bucket() {
-        let (found, before) = placed(&[(1, 0, 5_000)], true);
+        let (found, before) = placed(&[(1, 0, 5_000)], Reach::Back);
         assert_eq!((found[0], found[1], before), ([1_000, 0], [1_000, 0], 3_000));
     }
 
@@ -157,7 +200,8 @@ mod tests {
         ) {
             let buckets = buckets(12, 1);
             let mut recorded = RecordedSeconds::default();
-            let mut placement = Placement::new(&buckets, is_long, &mut recorded);
+            let reach = if is_long { Reach::Back } else { Reach::Second };
+            let mut placement = Placement::new(&buckets, reach, &mut recorded);
             for (number, (second, group, ms)) in rows.iter().enumerate() {
                 placement.add(SessionId(number as u64), second * SECOND, *group, ms * MS);
             }

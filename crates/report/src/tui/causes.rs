@@ -35,6 +35,7 @@ fn chains(report: &CauseReport, rate: Rate) -> Table {
         Column::new("%", Setting::Number, 2),
         Column::new("session", Setting::Text(24), 0),
         Column::new("was", Setting::Text(16), 0),
+        Column::new("for", Setting::Text(16), 1),
         Column::new("statement", Setting::Text(16), 1),
     ];
     let mut rows = Vec::new();
@@ -50,6 +51,7 @@ fn chains(report: &CauseReport, rate: Rate) -> Table {
                 None => no_session(chain.kind).to_string(),
             },
             did.map_or_else(String::new, what_cause),
+            String::new(),
             root.map_or_else(String::new, |root| {
                 statement(root.statement, root.text.as_deref())
             }),
@@ -66,6 +68,7 @@ fn chains(report: &CauseReport, rate: Rate) -> Table {
         rows,
         nothing: NOBODY_WAITED.to_string(),
     }
+    .without_if_empty("for")
 }
 
 fn behind(waiting: &[Waiting], level: usize, report: &CauseReport, rate: Rate, rows: &mut Vec<Row>) {
@@ -81,6 +84,7 @@ fn behind(waiting: &[Waiting], level: usize, report: &CauseReport, rate: Rate, r
             share(one.ns, report.blocked_ns),
             format!("{branch} {}", one.who),
             was,
+            one.lock.as_ref().map_or_else(String::new, ToString::to_string),
             text,
         ];
         rows.push(Row::new(subject(one.who.pid, rows.len()), Weight::Usual, cells));
@@ -92,6 +96,7 @@ fn behind(waiting: &[Waiting], level: usize, report: &CauseReport, rate: Rate, r
                 String::new(),
                 share(one.beyond.ns, report.blocked_ns),
                 format!("{branch}─ {who} behind it"),
+                String::new(),
                 String::new(),
                 String::new(),
             ];
@@ -107,6 +112,7 @@ fn all(report: &CauseReport, rate: Rate) -> Row {
         String::new(),
         "all blocked DB time".to_string(),
         format!("{} % followed", share(report.followed_ns, report.blocked_ns)),
+        String::new(),
         String::new(),
     ];
     Row::new(Subject::Sum, Weight::Strong, cells)

@@ -109,6 +109,19 @@ pub struct Table {
 }
 
 impl Table {
+    /// Without this column where no row has anything in it.
+    pub(super) fn without_if_empty(mut self, title: &str) -> Table {
+        let is_empty = |at: usize| self.rows.iter().all(|row| row.cells[at].is_empty());
+        let place = self.columns.iter().position(|column| column.title == title);
+        if let Some(at) = place.filter(|at| is_empty(*at)) {
+            self.columns.remove(at);
+            for row in &mut self.rows {
+                row.cells.remove(at);
+            }
+        }
+        self
+    }
+
     /// Places and widths of the columns that there is room for.
     fn fit(&self, columns: u16) -> Vec<(usize, u16)> {
         let natural: Vec<u16> = (self.columns.iter().enumerate())

@@ -69,6 +69,7 @@ impl View {
             causes: self == View::Causes,
             latencies: self == View::Latency,
             held_locks: false,
+            locks: self == View::Causes,
         }
     }
 

@@ -6,12 +6,13 @@
 //! recorded   what each client did with its time, in blocks of time
 //! model      that as a load which can be played, fitted to how long it waited
 //! network    plays it
+//! denser     of a model: what a denser load may take less
 //! ```
 //!
 //! The load is played with nothing different first. Where that does not give what was recorded, or the recording does not carry it,
 //! the answer is that it cannot be said, and why. What is predicted lies between what comes of durations that hardly differ and of random
 //! ones, by how evenly the transactions of the recording ended. The interval is that of a bootstrap over blocks of the recording, for both,
-//! widened by how far the unchanged load is off, and by what is known not to be in a recording.
+//! widened by how far the unchanged load is off, and by what is known not to be in a recording, or to be in it and not to recur.
 
 mod model;
 mod network;
@@ -27,7 +28,7 @@ use crate::group::query_id;
 use crate::load::Source;
 use crate::report::{ReportError, load};
 use crate::scan::Period;
-use model::{FittedModel, Model, Outcome};
+use model::{Denser, FittedModel, Model, Outcome};
 use network::Spread;
 use recorded::{FLUSH_LOCK, Recorded, is_called};
 pub use spec::{Changed, WhatIf};
@@ -184,8 +185,8 @@ fn cannot_say(recorded: &Recorded, meta: &Meta) -> Option<String> {
     let percent = |part: f64, all: f64| 100.0 * part / all.max(1e-9);
     if all <= 0.0 {
         return Some(
-            "no transactions were counted: 'dbtime record' counts those of PostgreSQL sessions that live for more than a second, \
-             on x86-64"
+            "no transaction ended that was counted: 'dbtime record' counts those of PostgreSQL sessions that live for more than a \
+             second, on x86-64"
                 .to_string(),
         );
     }
@@ -261,6 +262,21 @@ fn is_there(change: &WhatIf, recorded: &Recorded) -> Result<(), String> {
             if name.to_ascii_lowercase().ends_with("tuple") {
                 return Err("waits for a row's tuple lock are waits in line for its holder: ask for hold:transactionid".to_string());
             }
+            // Waited for, but by none whose transactions make up the load.
+            let of_lock = |wait: &str| {
+                let parts = wait.split_once(':');
+                parts.is_some_and(|(class, event)| {
+                    recorded::is_lock(class) && is_called(class, recorded::lock_of(event), name)
+                })
+            };
+            if let Some((wait, ns)) = recorded.events.iter().find(|(wait, _)| of_lock(wait)) {
+                let (clients, others) = recorded.db_time;
+                return Err(format!(
+                    "the waits in {wait} ({:.0} % of DB time) are of sessions that ended no transaction which was counted; only what \
+                     is done for transactions can be played",
+                    100.0 * ns / (clients + others).max(1.0)
+                ));
+            }
             let locks = recorded.locks.iter();
             let all = locks
                 .map(|(lock, facts)| (lock.clone(), facts.followed))
@@ -322,15 +338,19 @@ fn predict(recorded: &Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Predict
         let of_response = fit.played.response / facts.response.max(1e-9) - 1.0;
         let of_flush = (fit.played.flush_busy - facts.flush_busy).abs();
         let flushes = !model.has_flush() || of_flush < MOST_FLUSH_MISS * facts.flush_busy.max(0.1);
-        misses.push((miss, of_response, fit.played.flush_busy));
+        misses.push((spread, miss, of_response, fit.played.flush_busy));
         if miss.abs() <= MOST_MISS && of_response.abs() <= 2.0 * MOST_MISS && flushes {
             fits.push((miss, fit));
         }
     }
     if fits.is_empty() {
-        let of = |(miss, response, busy): &(f64, f64, f64)| {
+        let of = |(spread, miss, response, busy): &(Spread, f64, f64, f64)| {
+            let durations = match spread {
+                Spread::Even => "durations that hardly differ",
+                Spread::Random => "random durations",
+            };
             format!(
-                "throughput {:+.0} %, DB time of a transaction {:+.0} %, log being flushed {:.0} % of the time instead of {:.0} %",
+                "with {durations} throughput {:+.0} %, DB time of a transaction {:+.0} %, log being flushed {:.0} % of the time instead of {:.0} %",
                 100.0 * miss,
                 100.0 * response,
                 100.0 * busy,
@@ -386,7 +406,7 @@ fn predict(recorded: &Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Predict
     };
     let mut throughput = ends(|figures| figures.transactions_per_s);
     let mut response = ends(|figures| figures.db_time_per_transaction_s);
-    let aas = ends(|figures| figures.aas);
+    let mut aas = ends(|figures| figures.aas);
     let mut assumes = assumptions(recorded, &model, changes);
     if fits.len() > 1 {
         assumes.push(format!(
@@ -395,7 +415,17 @@ fn predict(recorded: &Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Predict
             100.0 * random
         ));
     }
-    if mean(|figures| figures.transactions_per_s) > now.transactions_per_s {
+    let times_as_many = mean(|figures| figures.transactions_per_s) / now.transactions_per_s.max(1e-9);
+    if times_as_many > 1.0 {
+        let denser = fits
+            .iter()
+            .filter_map(|(_, fit)| model.denser(fit, changes, times_as_many));
+        if let Some(of) = denser.max_by(|one, other| one.throughput.total_cmp(&other.throughput)) {
+            throughput.1 *= of.throughput;
+            response.0 *= of.response;
+            aas.0 *= (of.throughput * of.response).min(1.0);
+            assumes.push(of_denser(&of));
+        }
         let on_the_way = ON_THE_WAY.min(MOST_ON_THE_WAY * facts.think);
         let cycle = recorded.clients.len() as f64 / throughput.1.max(1e-9);
         throughput.1 *= cycle / (cycle - on_the_way).max(0.5 * cycle);
@@ -439,6 +469,34 @@ fn predict(recorded: &Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Predict
         miss,
         assumes,
     })
+}
+
+/// What the interval allows for where a load becomes denser.
+fn of_denser(of: &Denser) -> String {
+    let ms = |seconds: f64| format!("{:.2} ms", 1e3 * seconds);
+    let mut parts = Vec::new();
+    if of.run_queue > 0.0 || of.cpu_of_waits > 0.0 {
+        parts.push(format!(
+            "{} in the run queue and {} of CPU in waits that are gone, out of which nobody has to be woken",
+            ms(of.run_queue),
+            ms(of.cpu_of_waits)
+        ));
+    }
+    let [cpu, least] = of.cpu;
+    if least < cpu {
+        parts.push(format!(
+            "up to {} of its other {} of CPU, and as great a part of its time in the run queue: {:.1} times as much CPU is wanted in a \
+             second as was recorded, so that caches which were cold are warm",
+            ms(cpu - least),
+            ms(cpu),
+            of.density
+        ));
+    }
+    format!(
+        "The upper end of the throughput, and the lower end of the DB time, allow for what a transaction of a denser load may not need: {}. \
+         How much of it comes true the recording does not say.",
+        parts.join("; ")
+    )
 }
 
 /// In which part durations are taken as random: by how much the transactions of one second differ from those of another, beside the

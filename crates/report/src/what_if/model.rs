@@ -4,6 +4,8 @@
 //! for others are not: they come about anew when the load is played. What samples do not tell is fitted until the played load waits as
 //! long as the recorded one did: how many strangers want a CPU, for how long a lock is held, how long a flush takes.
 
+mod denser;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use dbtime_model::SessionId;
@@ -11,6 +13,8 @@ use dbtime_model::SessionId;
 use super::network::{Network, Played, Spread, Stage, dispersion, play};
 use super::recorded::{FLUSH_LOCK, Kind, Part, Recorded, is_called};
 use super::spec::{Changed, WhatIf};
+pub(super) use denser::Denser;
+use denser::Eased;
 
 /// Transactions that are played at a time.
 const TRANSACTIONS: usize = 5_000;
@@ -268,14 +272,15 @@ impl<'a> Model<'a> {
         facts
     }
 
-    /// The load with these demands, what was fitted, and what is different; and how long a transaction waits for its client in its
-    /// middle.
+    /// The load with these demands, what was fitted, what is different, and what is left of the CPU time then (none: all of it); and how
+    /// long a transaction waits for its client in its middle.
     fn network(
         &self,
         demands: &[Demand],
         facts: &Facts,
         fitted: &Fitted,
         changes: &[WhatIf],
+        eased: Option<&Eased>,
     ) -> (Network, f64) {
         let all: f64 = demands.iter().map(|demand| demand.transactions).sum();
         let flushing: f64 = demands
@@ -314,7 +319,7 @@ impl<'a> Model<'a> {
                         };
                         let sums = own.entry(doing).or_default();
                         sums.0 += time;
-                        sums.1 += then;
+                        sums.1 += then * eased.map_or(1.0, |eased| eased.left(part));
                     }
                 }
             }
@@ -428,7 +433,7 @@ impl<'a> Model<'a> {
                 .collect(),
         };
         let played = |fitted: &Fitted| {
-            let (network, _) = self.network(&demands, &facts, fitted, &[]);
+            let (network, _) = self.network(&demands, &facts, fitted, &[], None);
             play(&network, spread, TRANSACTIONS)
         };
         for _ in 0..ROUNDS {
@@ -473,7 +478,7 @@ impl<'a> Model<'a> {
     pub(super) fn outcome(&self, of: &FittedModel, blocks: &[usize], changes: &[WhatIf]) -> Outcome {
         let demands = self.demands(blocks);
         let facts = self.facts(blocks);
-        let (network, idle) = self.network(&demands, &facts, &of.fitted, changes);
+        let (network, idle) = self.network(&demands, &facts, &of.fitted, changes, None);
         let played = play(&network, of.spread, TRANSACTIONS);
         Outcome {
             throughput: played.throughput,
@@ -551,15 +556,18 @@ fn is_idle_in_transaction(part: &Part) -> bool {
     part.kind == Kind::Blocked && part.class == "Client" && part.event == "ClientRead"
 }
 
+/// Time in the event, or waiting for somebody who is in it in the end.
+fn is_in_event(part: &Part, name: &str) -> bool {
+    let root = part.root.as_ref();
+    part.is_called(name) || root.is_some_and(|(class, event, _)| is_called(class, event, name))
+}
+
 /// How many times as long it would take.
 fn factor(part: &Part, changes: &[WhatIf]) -> f64 {
     let factors = changes.iter().map(|change| {
         let is_meant = match &change.what {
             Changed::Hold(_) => false,
-            Changed::Event(name) => {
-                let root = part.root.as_ref();
-                part.is_called(name) || root.is_some_and(|(class, event, _)| is_called(class, event, name))
-            }
+            Changed::Event(name) => is_in_event(part, name),
             Changed::Query(id) => {
                 part.statement == *id
                     || part

@@ -79,7 +79,7 @@ pub(super) fn lock_of(event: &str) -> &str {
     }
 }
 
-fn is_lock(class: &str) -> bool {
+pub(super) fn is_lock(class: &str) -> bool {
     class == "Lock" || class == "LWLock"
 }
 

@@ -1,6 +1,7 @@
 //! A store in an object store of a cloud: S3 and what speaks it, Google's, Azure's. The only place that knows of HTTP, and of code that
 //! waits in another way than others. What is the same in all clouds is here; how each is opened, in a file of its own.
 
+mod answer;
 mod azure;
 mod credentials;
 mod google;
@@ -301,6 +302,7 @@ fn io_error(error: Error) -> io::Error {
         }
         cause = e.source();
     }
+    let answer::Said { mut text, kind } = answer::said(&text, kind);
     if kind == io::ErrorKind::TimedOut {
         let (silence, connection) = (SILENCE.as_secs(), NO_CONNECTION.as_secs());
         text = format!(

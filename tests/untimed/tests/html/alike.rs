@@ -274,6 +274,33 @@ pub(super) fn assert_are_causes(what: &str, page: &Value, recording: &Path, argu
     }
     in_report.retain(|_, ns| *ns > 0);
     assert_eq!(in_page, in_report, "{what}: ends of chains");
+    let locks = |waits: &Value, named: &dyn Fn(&Value) -> (String, u64)| {
+        let mut sums = Times::new();
+        for wait in list(waits) {
+            for lock in wait["locks"].as_array().into_iter().flatten() {
+                let (name, ns) = named(lock);
+                *sums.entry(format!("{} {name}", wait["wait"])).or_default() += ns;
+            }
+        }
+        sums
+    };
+    let shown = locks(&of["waits"], &|lock| (text(&lock["name"]), ns_of(&lock["ns"])));
+    let (not_known, in_page): (Times, Times) = shown
+        .into_iter()
+        .partition(|(name, _)| name.ends_with("[not known]"));
+    let not_known: u64 = not_known.values().sum();
+    let in_report = locks(&report["causes"], &|lock| (text(&lock["name"]), ns(&lock["ns"])));
+    assert_eq!(in_page, in_report, "{what}: locks");
+    let waited: u64 = list(&of["waits"])
+        .iter()
+        .filter(|wait| !list(&wait["locks"]).is_empty())
+        .map(|wait| ns_of(&wait["ns"]))
+        .sum();
+    let known: u64 = in_page.values().sum();
+    assert!(
+        known + not_known <= waited && (known + not_known) as f64 >= 0.99 * waited as f64,
+        "{what}: of {waited} ns {known} are known, and {not_known} not"
+    );
     let blockers = |rows: &Value, of: &dyn Fn(&Value) -> (String, [u64; 3])| -> BTreeMap<String, [u64; 3]> {
         list(rows)
             .iter()

@@ -145,7 +145,7 @@ fn the_page_of_a_dive_says_what_its_report_says() {
     assert_eq!(sampled.map(Vec::len), Some(in_report.len()));
     let shown = text(&sights[0], "text");
     for sentence in [
-        "4 calls from begin to end. Exact; time off CPU by sched_switch.",
+        "4 calls from beginning to end. Exact; time off CPU by sched_switch.",
         "4 calls of sys_pwrite64 took 0.255 ms: half of them up to 53.0 us, 99 % up to 123 us",
         "in the tracer, which is what looking costs",
         "Only tracepoints were traced: times are intervals between two of them",

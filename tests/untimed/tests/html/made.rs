@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use dbtime_model::latency::{bounds_of, bucket_of, kind};
 use dbtime_model::recording::{Meta, RecordingWriter, SCHEMA_VERSION};
 use dbtime_model::{
-    ActivityRow, CauseKind, CauseLink, CauseRow, Fidelity, Frame, LatencyRow, NO_STACK, Rows, SessionId,
-    SessionRow, SessionState, StackRow, State, StateGroup, StatementRow, stack_id,
+    ActivityRow, CauseKind, CauseLink, CauseRow, Fidelity, Frame, LatencyRow, LockRow, NO_STACK, Rows,
+    SessionId, SessionRow, SessionState, StackRow, State, StateGroup, StatementRow, stack_id,
 };
 use dbtime_tests::dbtime;
 use tempfile::TempDir;
@@ -71,6 +71,7 @@ pub(super) fn slower_recording(home: &TempDir, word: &str, times: u64) -> PathBu
     meta.host.cpus = 2;
     meta.collector.rate_hz = 99;
     meta.collector.tier = "sampled".to_string();
+    meta.database.locks = true;
     let mut rows = Rows::default();
     let mut user_stacks = vec![NO_STACK];
     let mut kernel_stacks = vec![NO_STACK];
@@ -175,6 +176,7 @@ pub(super) fn slower_recording(home: &TempDir, word: &str, times: u64) -> PathBu
         }
     }
     follow(&mut rows);
+    look_at_locks(&mut rows, word);
     time_events(&mut rows, word);
     let mut writer = RecordingWriter::create(&path, meta).expect("a new directory");
     writer.write(&rows).expect("there is room");
@@ -218,6 +220,45 @@ pub(super) fn follow(rows: &mut Rows) {
                 samples: 1 + chance.below(5),
             });
         }
+    }
+}
+
+/// Adds what looks at the lock table found: of waits for a transaction which one, and the row that it had changed. Some of them stand for
+/// less than the time that was waited, others for more.
+fn look_at_locks(rows: &mut Rows, word: &str) {
+    let mut chance = Chance(17);
+    for row in rows.activity.iter().filter(|row| row.wait_class == "Lock") {
+        if chance.below(4) == 0 {
+            continue;
+        }
+        // Every few seconds another one: in a second there is one row.
+        let transaction = ((row.time - BEGIN_US) / 7_000_000) as u32;
+        let look = LockRow {
+            time: row.time,
+            session: row.session,
+            statement: row.statement,
+            ns: row.ns / 2 + chance.below(row.ns),
+            looks: 1,
+            longest_ns: 60_000_000_000,
+            ..LockRow::default()
+        };
+        rows.locks.push(LockRow {
+            kind: row.wait_event.clone(),
+            transactionid: Some(700 + transaction),
+            mode: "ShareLock".to_string(),
+            ..look.clone()
+        });
+        rows.locks.push(LockRow {
+            kind: "tuple".to_string(),
+            database: Some(5 + (row.session.0 as u32 - 1) % 3),
+            relation: Some(16_390),
+            relation_name: format!("public.orders{word}"),
+            page: Some(4),
+            tuple: Some(transaction),
+            mode: "ExclusiveLock".to_string(),
+            granted: true,
+            ..look
+        });
     }
 }
 

@@ -97,6 +97,13 @@ fn whatever_is_chosen_the_page_says_what_the_report_says() {
             assert_is_timeline(fragment, sight, &recording, arguments);
         }
     }
+    let waits = sights[0]["causes"]["waits"].as_array().expect("waits");
+    assert!(
+        waits
+            .iter()
+            .any(|wait| wait["locks"].as_array().is_some_and(|locks| locks.len() > 2)),
+        "locks are named, and what is not known: {waits:?}"
+    );
     // A page of a part of a recording is that part.
     let page = page_of(&recording, &["--from", "3", "--where", "user=user1"]);
     let sights = take(&page, &json!([{"see": true}])).expect("it was there before");

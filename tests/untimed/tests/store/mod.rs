@@ -2,10 +2,11 @@
 
 mod clouds;
 mod faults;
-mod made;
+pub(crate) mod made;
 mod queries;
 mod s3;
 mod server;
+mod unreliable;
 
 use std::fs;
 use std::path::Path;

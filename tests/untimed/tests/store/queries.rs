@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use dbtime_tests::{dbtime, dbtime_binary, repository, skip};
+use dbtime_tests::{copy, dbtime, dbtime_binary, repository, skip};
 
 use super::made::{HOUR_S, Made, START_S, plain, record, record_flight, record_release, scratch};
 use super::s3::{CREDENTIALS, Server};
@@ -25,20 +25,6 @@ fn clickhouse_gets_the_sums_of_reports_from_the_ready_queries() {
 #[test]
 fn spark_gets_the_sums_of_reports_from_the_ready_queries() {
     gets_the_sums_of_reports("spark");
-}
-
-/// Copies what there is in a folder, and below, into another.
-fn copy_into(from: &Path, to: &Path) {
-    for entry in fs::read_dir(from).expect("a folder") {
-        let entry = entry.expect("an entry");
-        let (path, to) = (entry.path(), to.join(entry.file_name()));
-        if path.is_dir() {
-            fs::create_dir_all(&to).expect("a folder");
-            copy_into(&path, &to);
-        } else {
-            fs::copy(&path, &to).expect("a file");
-        }
-    }
 }
 
 /// How many states of recordings of a host have a manifest.
@@ -81,7 +67,7 @@ fn gets_the_sums_of_reports(engine: &str) {
         if !is_whole {
             fs::remove_dir_all(elsewhere.join("recordings")).expect("it is there");
         }
-        copy_into(&elsewhere, &store);
+        copy(&elsewhere, &store);
         fs::remove_dir_all(&elsewhere).expect("it is there");
     }
     assert_eq!(states(&store, "db1"), states(&store, "db2") + 2);

@@ -8,8 +8,9 @@ use std::time::Instant;
 use dbtime_tests::{Outcome, repository, skip};
 use serde_json::Value;
 
-use super::made::{Made, as_json, plain, scratch};
-use super::{clouds, server};
+use super::made::{Made, START_S, as_json, plain, record, scratch};
+use super::unreliable::Unreliable;
+use super::{clouds, of_recording, server};
 
 /// A server of its own, on a port of its own; ends when dropped.
 pub(crate) struct Server {
@@ -146,6 +147,47 @@ fn a_server_that_takes_connections_and_says_nothing_is_given_up() {
     assert!((15..75).contains(&seconds), "{seconds} s");
 }
 
+#[test]
+fn through_a_way_on_which_everything_fails_once_all_of_it_comes_and_nothing_twice() {
+    let Some(server) = Server::start() else { return };
+    let unreliable = Unreliable::before(&server.endpoint);
+    let home = scratch();
+    let early = record(&home, "early.dbt", "db1", START_S, 1, false);
+    let late = record(&home, "late.dbt", "db1", START_S, 2, true);
+    let mut failures = 0;
+    let mut dbtime = |arguments: &[&str]| {
+        let outcome = dbtime_with(&unreliable.endpoint, &CREDENTIALS, arguments).expect_code(0);
+        assert!(
+            unreliable.failures() > failures + 5,
+            "{failures} after {arguments:?}"
+        );
+        failures = unreliable.failures();
+        assert!(!outcome.stderr.contains(SECRET), "{outcome:?}");
+        outcome.stdout
+    };
+    for state in [&early, &late] {
+        dbtime(&["store", "put", plain(state), "s3://fleet/x"]);
+    }
+    let report = dbtime(&["report", "s3://fleet/x", "--format", "json"]);
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    assert_eq!(of_recording(report), as_json(&["report", plain(&late)]));
+    // As if nothing had been.
+    server
+        .dbtime(&["store", "put", plain(&late), "s3://fleet/x"])
+        .expect_code(0)
+        .expect_stderr(&["already"]);
+    server
+        .dbtime(&["store", "put", plain(&late), "s3://fleet/y"])
+        .expect_code(0);
+    let listed = |store: &str| {
+        let listed = server.dbtime(&["store", "list", store, "--format", "json"]);
+        serde_json::from_str::<Value>(&listed.expect_code(0).stdout).expect("JSON")
+    };
+    let found = listed("s3://fleet/x");
+    assert_eq!(found, listed("s3://fleet/y"));
+    assert_eq!(found["left_files"], 0);
+}
+
 /// Says to whoever asks that there is nothing, and nothing to whoever brings something.
 fn taken_by_nobody(listener: &TcpListener) {
     for connection in listener.incoming() {
@@ -179,6 +221,68 @@ fn a_server_that_takes_nothing_is_given_up() {
         ]);
     let seconds = begin.elapsed().as_secs();
     assert!((30..75).contains(&seconds), "{seconds} s");
+}
+
+/// Refuses whoever asks, and repeats all that was asked with: as S3 does with a token that has expired, and with the headers that were
+/// signed where a signature is wrong.
+fn repeats_everything(listener: &TcpListener) {
+    for connection in listener.incoming() {
+        let mut connection = connection.expect("a connection");
+        let (mut request, mut from) = (Vec::new(), [0; 1 << 12]);
+        while !request.windows(4).any(|end| end == b"\r\n\r\n") {
+            match connection.read(&mut from) {
+                Ok(bytes @ 1..) => request.extend_from_slice(&from[..bytes]),
+                _ => break,
+            }
+        }
+        let body = format!(
+            "<?xml version=\"1.0\"?><Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message>\
+            <Token-0>{}</Token-0></Error>",
+            String::from_utf8_lossy(&request)
+        );
+        let head = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: application/xml\r\nContent-Length";
+        // Who asks may have given up.
+        let _ = write!(connection, "{head}: {}\r\n\r\n{body}", body.len());
+    }
+}
+
+#[test]
+fn credentials_that_have_expired_are_told_and_nothing_of_them_is_repeated() {
+    const TOKEN: &str = "a-token-of-a-session-0123456789";
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || repeats_everything(&listener));
+    let home = scratch();
+    let made = Made::two_hosts(&home);
+    let recording = plain(made.recordings()[0].1);
+    let session = [&CREDENTIALS[..], &[("AWS_SESSION_TOKEN", TOKEN)]].concat();
+    for command in [
+        &["store", "put", recording, "s3://fleet/x"][..],
+        &["report", "s3://fleet/x"],
+        &[
+            "store",
+            "prune",
+            "s3://fleet/x",
+            "--host",
+            "db1",
+            "--older-than",
+            "1h",
+        ],
+    ] {
+        let refused = dbtime_with(&endpoint, &session, command)
+            .expect_code(1)
+            .expect_stderr(&[
+                "s3://fleet/x/dbtime-store.json",
+                "ExpiredToken: The provided token has expired",
+                "replace them",
+            ]);
+        for secret in [TOKEN, SECRET] {
+            assert!(
+                !refused.stderr.contains(secret) && !refused.stdout.contains(secret),
+                "{refused:?}"
+            );
+        }
+    }
 }
 
 #[test]

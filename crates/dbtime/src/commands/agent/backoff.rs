@@ -10,6 +10,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 pub(super) struct Backoff {
     pause: Duration,
     until: Option<Instant>,
+    failing_since: Option<Instant>,
 }
 
 impl Backoff {
@@ -18,15 +19,23 @@ impl Backoff {
         self.until.is_none_or(|moment| Instant::now() >= moment)
     }
 
+    /// For how long it has failed each time; none: it worked last, or was never tried.
+    pub(super) fn failing_for(&self) -> Option<Duration> {
+        self.failing_since.map(|since| since.elapsed())
+    }
+
     /// It has failed. Returns for how long it is left alone now.
     pub(super) fn failed(&mut self) -> Duration {
         self.pause = (self.pause * 2).clamp(FIRST, LONGEST);
-        self.until = Some(Instant::now() + self.pause);
+        let now = Instant::now();
+        self.until = Some(now + self.pause);
+        self.failing_since.get_or_insert(now);
         self.pause
     }
 
     /// It has worked: the next failure is the first.
     pub(super) fn worked(&mut self) {
         self.pause = Duration::ZERO;
+        self.failing_since = None;
     }
 }

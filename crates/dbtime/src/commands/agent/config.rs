@@ -84,6 +84,9 @@ pub(super) struct Keep {
     /// Bytes of all recordings in the spool.
     #[serde(deserialize_with = "bytes")]
     pub(super) spool: u64,
+    /// Bytes that are left to others on the file system of the spool; none: see [`super::retention`].
+    #[serde(deserialize_with = "free")]
+    pub(super) free: Option<u64>,
     /// How old recordings in the store, or without one in the spool, may be; none: as old as they get.
     #[serde(deserialize_with = "age")]
     pub(super) age: Option<Duration>,
@@ -93,6 +96,7 @@ impl Default for Keep {
     fn default() -> Keep {
         Keep {
             spool: 2_000_000_000,
+            free: None,
             age: None,
         }
     }
@@ -321,6 +325,10 @@ fn age<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error>
     understood(from, parse_age).map(Some)
 }
 
+fn free<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    bytes(from).map(Some)
+}
+
 fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     understood(from, parse_bytes)
 }
@@ -349,15 +357,18 @@ mod tests {
     fn what_is_not_said_has_a_value_and_all_of_it_can_be_said() {
         let least = Config::of("spool = \"/var/lib/dbtime\"").expect("it is enough");
         assert_eq!((least.record.frequency, least.record.resolution), (99, 10));
-        assert_eq!((least.store, least.keep.age), (None, None));
+        assert_eq!((least.store, least.keep.age, least.keep.free), (None, None, None));
         let all = Config::of(
             "spool = '/s'\nstore = 's3://bucket/fleet'\nhost = 'db1'\nservers = ['/srv/a']\n[record]\nrotate = '10m'\nfrequency = 19\n\
-             resolution = '1m'\ntext = 'none'\n[keep]\nspool = '500 MB'\nage = '30d'",
+             resolution = '1m'\ntext = 'none'\n[keep]\nspool = '500 MB'\nfree = '3 GB'\nage = '30d'",
         )
         .expect("it is understood");
         assert_eq!(all.record.rotate, Duration::from_secs(600));
         assert_eq!((all.record.resolution, all.record.text), (60, TextKind::None));
-        assert_eq!(all.keep.spool, 500_000_000);
+        assert_eq!(
+            (all.keep.spool, all.keep.free),
+            (500_000_000, Some(3_000_000_000))
+        );
         assert_eq!(all.keep.age, Some(Duration::from_secs(30 * 86_400)));
         let config = Config::of(
             "spool = '/s'\n[flight]\nlength = '30s'\nbudget = '10m'\nexact = 'calls'\nwakers = true\n[[flight.when]]\nwhat = 'active'\n\
@@ -387,6 +398,7 @@ mod tests {
             ("spool = '/s'\n[record]\nresolution = '7s'", "multiple"),
             ("spool = '/s'\n[record]\nfrequency = 0", "line 3"),
             ("spool = '/s'\n[keep]\nspool = '2 G'", "not a size"),
+            ("spool = '/s'\n[keep]\nfree = '5 %'", "not a size"),
             ("spool = '/s'\n[keep]\nage = '5m'", "an hour or more"),
             ("spool = '/s'\nstore = 'ftp://x'", "store"),
             ("spool = '/s'\n[flight]\nlength = '30s'", "when"),

@@ -15,9 +15,12 @@
 //!   budget      how long they may be
 //! remembered  what the next agent has to know
 //! spool       recordings on this host: which of them are whole, and how much there is
-//! uploads     from the spool into the store, and what is too much or too old
+//! uploads     from the spool into the store
+//! retention   what goes from the spool because it is uploaded, too old or too much:
+//!   ages      how old it is, whatever the host's clock says
 //! ```
 
+mod ages;
 mod backoff;
 mod budget;
 mod child;
@@ -27,6 +30,7 @@ mod flights;
 mod lines;
 mod recorders;
 mod remembered;
+mod retention;
 mod spool;
 mod uploads;
 mod usual;
@@ -88,7 +92,7 @@ pub(super) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
     let spool = Spool::open(&config.spool)?;
     let mut recorders = Recorders::new(&config);
     let mut flights = Flights::new(&config, &spool)?;
-    let mut uploads = Uploads::new(&config);
+    let mut uploads = Uploads::new(&config, &spool)?;
     say(format_args!(
         "recording every server of this host into {}",
         match &config.store {

@@ -1,4 +1,4 @@
-//! From the spool into the store, the oldest recording first; and what goes because it is too much or too old.
+//! From the spool into the store, the oldest recording first; and in the store what is too old goes.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -7,17 +7,16 @@ use std::time::{Duration, Instant};
 
 use dbtime_collect::host_description;
 
+use super::ages::Ages;
 use super::backoff::Backoff;
 use super::child::Child;
 use super::config::Config;
+use super::retention::{Prospect, Retention, Uploaded};
 use super::spool::{Contents, Ended, Spool};
 use crate::output::say;
-use crate::time_of_day::now_us;
 
 /// How often it is looked what has ended.
 const LOOK: Duration = Duration::from_secs(5);
-/// After a recording could not be removed nothing is removed for so long.
-const REMOVAL_PAUSE: Duration = Duration::from_secs(300);
 /// A put or a prune that takes longer hangs.
 const LONGEST: Duration = Duration::from_secs(6 * 3_600);
 /// How often old recordings are sought in the store.
@@ -29,8 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Uploads {
     store: Option<String>,
     host: String,
-    most_bytes: u64,
     oldest: Option<Duration>,
+    ages: Ages,
+    retention: Retention,
     next_look: Instant,
     /// None until something is known to be in the store.
     next_prune: Option<Instant>,
@@ -41,26 +41,26 @@ pub(super) struct Uploads {
     failed: Vec<PathBuf>,
     /// Recordings that are in the store.
     done: HashSet<PathBuf>,
-    next_removal: Instant,
 }
 
 impl Uploads {
-    pub(super) fn new(config: &Config) -> Uploads {
-        let now = Instant::now();
-        Uploads {
+    /// # Errors
+    /// There are too many open files.
+    pub(super) fn new(config: &Config, spool: &Spool) -> anyhow::Result<Uploads> {
+        Ok(Uploads {
             store: config.store.clone(),
             host: config.host.clone().unwrap_or_else(|| host_description().name),
-            most_bytes: config.keep.spool,
             oldest: config.keep.age,
-            next_look: now,
+            ages: Ages::read(spool.home()?),
+            retention: Retention::new(&config.keep, config.store.is_some()),
+            next_look: Instant::now(),
             next_prune: None,
             put: None,
             prune: None,
             backoff: Backoff::default(),
             failed: Vec::new(),
             done: HashSet::new(),
-            next_removal: now,
-        }
+        })
     }
 
     /// Goes on.
@@ -79,13 +79,26 @@ impl Uploads {
         }
         self.next_look = Instant::now() + LOOK;
         let mut contents = spool.look(recorded);
-        self.remove_what_is_done(spool, &mut contents);
-        self.remove_old(spool, &mut contents);
-        self.make_room(spool, &mut contents);
+        let there: HashSet<&PathBuf> = contents.ended.iter().map(|ended| &ended.path).collect();
+        self.done.retain(|path| there.contains(path));
+        self.ages.look(&mut contents, self.oldest);
+        // Before something is removed to make room: it is not known what the store takes until it is asked.
         if let Some(store) = self.store.clone() {
-            self.begin_put(contents, &store);
+            self.begin_put(&mut contents, &store);
             self.begin_prune(&store);
         }
+        let uploaded = Uploaded {
+            done: &self.done,
+            under_way: self.put.as_ref().map(|(_, ended)| ended.path.as_path()),
+            prospect: match self.store {
+                Some(_) => {
+                    let put_for = self.put.as_ref().map(|(child, _)| child.age());
+                    Prospect::of(put_for, self.backoff.failing_for())
+                }
+                None => Prospect::None,
+            },
+        };
+        self.retention.look(spool, &contents, &self.ages, uploaded);
     }
 
     /// Nothing is begun any more.
@@ -95,6 +108,7 @@ impl Uploads {
             child.ask_to_end();
             child.wait(until);
         }
+        self.ages.end();
     }
 
     /// True when a recording has just come into the store.
@@ -130,86 +144,24 @@ impl Uploads {
         is_put
     }
 
-    /// What is in the store, or was never begun, goes; the last one once the next has ended.
-    fn remove_what_is_done(&mut self, spool: &Spool, contents: &mut Contents) {
-        let there: HashSet<&PathBuf> = contents.ended.iter().map(|ended| &ended.path).collect();
-        self.done.retain(|path| there.contains(path));
-        if Instant::now() < self.next_removal {
-            return;
-        }
-        let mut removed = 0;
-        let done = &self.done;
-        contents.ended.retain(|ended| {
-            let goes = ended.is_empty || done.contains(&ended.path) && !ended.is_needed;
-            if !goes {
-                return true;
-            }
-            if ended.is_empty {
-                say(format_args!(
-                    "{}: removed, its recorder was killed before it had written anything",
-                    ended.path.display()
-                ));
-            }
-            removed += ended.bytes;
-            if !remove(spool, ended) {
-                self.next_removal = Instant::now() + REMOVAL_PAUSE;
-            }
-            false
-        });
-        contents.bytes = contents.bytes.saturating_sub(removed);
-    }
-
-    /// Without a store the spool is all there is.
-    fn remove_old(&self, spool: &Spool, contents: &mut Contents) {
-        let Some(oldest) = self.oldest.filter(|_| self.store.is_none()) else {
-            return;
-        };
-        let limit_us = now_us().saturating_sub(i64::try_from(oldest.as_micros()).unwrap_or(i64::MAX));
-        while let Some(ended) = contents.ended.first()
-            && ended.end_us < limit_us
-        {
-            say(format_args!("{}: removed, it is too old", ended.path.display()));
-            contents.bytes = contents.bytes.saturating_sub(ended.bytes);
-            remove(spool, &contents.ended.remove(0));
-        }
-    }
-
-    fn make_room(&self, spool: &Spool, contents: &mut Contents) {
-        let is_being_put = |ended: &Ended| self.put.as_ref().is_some_and(|(_, put)| put.path == ended.path);
-        while contents.bytes > self.most_bytes
-            && let Some(place) = contents.ended.iter().position(|ended| !is_being_put(ended))
-        {
-            let ended = contents.ended.remove(place);
-            say(format_args!(
-                "{}: removed, the spool holds {:.1} MB and its limit is {:.1}{}",
-                ended.path.display(),
-                contents.bytes as f64 / 1e6,
-                self.most_bytes as f64 / 1e6,
-                match self.store {
-                    Some(_) if !self.done.contains(&ended.path) =>
-                        "; it was never uploaded, so its period is lost",
-                    _ => "",
-                }
-            ));
-            contents.bytes = contents.bytes.saturating_sub(ended.bytes);
-            remove(spool, &ended);
-        }
-    }
-
-    fn begin_put(&mut self, contents: Contents, store: &str) {
+    /// Takes what is put out of the contents.
+    fn begin_put(&mut self, contents: &mut Contents, store: &str) {
         if self.put.is_some() || !self.backoff.is_over() {
             return;
         }
         let failed = |ended: &Ended| self.failed.iter().position(|path| *path == ended.path);
+        let waits = |ended: &Ended| !ended.is_empty && !self.done.contains(&ended.path);
         // Those that have not failed, then those that failed longest ago.
-        let Some(next) = contents
+        let Some((place, _)) = contents
             .ended
-            .into_iter()
-            .filter(|ended| !self.done.contains(&ended.path))
-            .min_by_key(|ended| failed(ended).map_or(0, |n| n + 1))
+            .iter()
+            .enumerate()
+            .filter(|(_, ended)| waits(ended))
+            .min_by_key(|(_, ended)| failed(ended).map_or(0, |n| n + 1))
         else {
             return;
         };
+        let next = contents.ended.remove(place);
         self.failed.retain(|path| *path != next.path);
         let path = next.path.as_os_str();
         let arguments = ["store", "put", "--host", &self.host].map(OsStr::new);
@@ -229,7 +181,7 @@ impl Uploads {
             return;
         };
         self.next_prune = Some(Instant::now() + PRUNE);
-        let age = format!("{}s", oldest.as_secs());
+        let age = format!("{}s", self.ages.older_than(oldest).as_secs());
         let arguments = [
             "store",
             "prune",
@@ -245,11 +197,4 @@ impl Uploads {
             Err(e) => say(format_args!("store: {e}")),
         }
     }
-}
-
-fn remove(spool: &Spool, ended: &Ended) -> bool {
-    spool
-        .remove(ended)
-        .inspect_err(|e| say(format_args!("{}: cannot be removed: {e}", ended.path.display())))
-        .is_ok()
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
-use dbtime_report::{BucketWidth, CallChoice, Dimension, LatencyDimension, Sort, TimelineOptions, WhatIf};
+use dbtime_report::{BucketWidth, CallChoice, Dimension, Sort, TimelineOptions, WhatIf};
 
 use crate::options::{FileOptions, Selection};
 
@@ -254,8 +254,8 @@ impl Buckets {
 
 /// The words of `--by`: of times, and of latencies.
 fn all_dimensions() -> Vec<&'static str> {
-    let mut names: Vec<&str> = Dimension::ALL.map(Dimension::as_str).to_vec();
-    for of_latencies in LatencyDimension::ALL.map(LatencyDimension::as_str) {
+    let mut names: Vec<&str> = Dimension::OF_TIME.map(Dimension::as_str).to_vec();
+    for of_latencies in Dimension::OF_LATENCIES.map(Dimension::as_str) {
         if !names.contains(&of_latencies) {
             names.push(of_latencies);
         }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use dbtime_report::{
-    LatencyDimension, LatencyOptions, ReportError, Source, heat_map_svg, json, next_steps_of_latencies, text,
+    Dimension, LatencyOptions, ReportError, Source, heat_map_svg, json, next_steps_of_latencies, text,
 };
 
 use super::subject::Subject;
@@ -27,10 +27,7 @@ pub(super) struct Latency {
 #[derive(Debug, PartialEq)]
 pub(super) enum Seen {
     /// Histograms.
-    Tables {
-        by: Vec<LatencyDimension>,
-        format: TableFormat,
-    },
+    Tables { by: Vec<Dimension>, format: TableFormat },
     /// A picture of one kind over time.
     HeatMap,
 }
@@ -52,7 +49,7 @@ impl Latency {
         &self,
         subject: &Subject,
         source: &Source,
-        by: &[LatencyDimension],
+        by: &[Dimension],
         format: TableFormat,
     ) -> anyhow::Result<ExitCode> {
         let report = dbtime_report::latency(source, &self.options(subject, source, by)?)?;
@@ -81,7 +78,7 @@ impl Latency {
         &self,
         subject: &Subject,
         source: &Source,
-        by: &[LatencyDimension],
+        by: &[Dimension],
     ) -> anyhow::Result<LatencyOptions> {
         Ok(LatencyOptions {
             filter: subject.filter(source)?,

@@ -63,7 +63,8 @@ impl Ledger {
         let report = dbtime_report::report(&source, &options)?;
         self.check(&report, subject)?;
         // Files that say who held latches say nothing else.
-        if report.is_empty() && self.by.is_empty() && source.meta().database.held_locks {
+        let has_files = !source.meta().files.is_empty();
+        if report.is_empty() && self.by.is_empty() && has_files && source.meta().database.held_locks {
             return self.of_latches().answer_of(subject, &source);
         }
         let nothing = "nothing was recorded";

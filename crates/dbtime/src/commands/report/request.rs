@@ -1,11 +1,10 @@
 //! What is asked, made of the flags that were typed: once. What no answer has cannot be said in it.
 
 use std::process::ExitCode;
-use std::str::FromStr;
 
 use dbtime_report::{
-    CauseOptions, CommandOptions, ComparisonOptions, Dimension, DiveView, LatchOptions, LatencyDimension,
-    SnapshotColumn, StackView, TimelineOptions, USUAL_THRESHOLDS_US,
+    CauseOptions, CommandOptions, ComparisonOptions, Dimension, DiveView, LatchOptions, SnapshotColumn,
+    StackView, TimelineOptions, USUAL_THRESHOLDS_US,
 };
 
 use super::arguments::{Buckets, Format, ReportArguments};
@@ -114,7 +113,7 @@ impl Question {
         }
         if flags.latches {
             return Ok(Question::Latches(Latches {
-                columns: choices(&flags.columns)?,
+                columns: choices(&flags.columns, str::parse)?,
                 top: flags.top.unwrap_or(LatchOptions::default().top),
                 format,
             }));
@@ -145,8 +144,8 @@ impl Question {
         }
         if flags.latency {
             let by = match flags.by.is_empty() {
-                true => vec![LatencyDimension::Name],
-                false => choices(&flags.by)?,
+                true => vec![Dimension::Name],
+                false => choices(&flags.by, Dimension::parse_of_latencies)?,
             };
             return Ok(latencies(flags, latency::Seen::Tables { by, format }));
         }
@@ -178,7 +177,7 @@ impl Question {
             }));
         }
         Ok(Question::Ledger(Ledger {
-            by: choices(&flags.by)?,
+            by: choices(&flags.by, Dimension::parse_of_time)?,
             top: flags.top,
             of_trace: OfTrace {
                 thresholds_us: flags.thresholds,
@@ -224,7 +223,7 @@ fn snapshot(flags: &ReportArguments, format: SnapshotFormat) -> Result<Question,
     Ok(Question::Snapshot(Snapshot {
         columns: match flags.columns.as_slice() {
             [] => SnapshotColumn::USUAL.to_vec(),
-            names => choices(names)?,
+            names => choices(names, str::parse)?,
         },
         top: flags.top.unwrap_or(SNAPSHOT_SESSIONS),
         format,
@@ -248,7 +247,7 @@ fn picture(flags: &ReportArguments) -> Result<Question, Usage> {
 
 fn timeline(flags: &ReportArguments, buckets: Buckets) -> Result<Question, Usage> {
     let wrong = |what: &str| Err(Usage(what.to_string()));
-    let by = match choices(&flags.by)?.as_slice() {
+    let by = match choices(&flags.by, Dimension::parse_of_time)?.as_slice() {
         [] => None,
         [Dimension::Second] => {
             return wrong("a time line already shows seconds: choose another dimension");
@@ -341,8 +340,8 @@ fn stack_view(flags: &ReportArguments) -> Option<StackView> {
 }
 
 /// What is called so: not all that can be typed is known to every question.
-fn choices<T: FromStr<Err = String>>(names: &[String]) -> Result<Vec<T>, Usage> {
-    let parsed = names.iter().map(|name| name.parse());
+fn choices<T>(names: &[String], parse: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, Usage> {
+    let parsed = names.iter().map(|name| parse(name));
     parsed.collect::<Result<_, _>>().map_err(Usage)
 }
 

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
-use dbtime_collect::{Options, give_up_all_privileges};
+use dbtime_collect::{Locks, Options, give_up_all_privileges};
 use dbtime_report::tui::Colours;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
@@ -122,6 +122,7 @@ impl Seen {
                 mechanism: arguments.precision.mechanism().map_err(Usage)?,
                 tier: arguments.precision.tier(),
                 texts: arguments.text.into(),
+                locks: Locks::ThatMatter,
                 ..Options::sampled(arguments.target.target(), arguments.rate_hz)
             }),
         })

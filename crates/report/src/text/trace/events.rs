@@ -2,8 +2,8 @@
 
 use crate::histogram::Histogram;
 use crate::io::Guessed;
-use crate::latency::blocks_label;
 use crate::number::{counted, exact_seconds, microseconds, seconds};
+use crate::size_label::blocks_label;
 use crate::sums;
 use crate::text::page::{Page, Table, percent};
 use crate::trace::{PARSETRC_LABELS, Trace, TracedEvent, parsetrc_counts};

@@ -1,5 +1,8 @@
 //! A session while it is recorded: its samples and totals come in, its rows go out.
 
+mod naming;
+mod off_cpu;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -18,13 +21,11 @@ use crate::held_locks::{HeldId, HeldLocks};
 use crate::joined::Joined;
 use crate::postgres::title::Title;
 use crate::postgres::titles::Titles;
-use crate::process;
 use crate::seconds::Seconds;
 use crate::task_counts::{Counted, TaskCounts};
 
-/// A process names itself in its title soon after it was forked, and some add to it (an autovacuum worker its
-/// database): the title is believed at this age.
-const TITLE_SETTLED_NS: u64 = 200_000_000;
+pub(crate) use naming::{Description, Naming, Role};
+pub(crate) use off_cpu::off_cpu_state;
 
 /// Wait events of a session of which it is remembered as what it blocks in them. Beyond that the memory
 /// starts anew: a server may invent some.
@@ -41,30 +42,6 @@ pub(crate) struct Unused {
     pub(crate) displaced: u32,
     /// Used, but in the wait event of another wait.
     pub(crate) stood_in: u32,
-}
-
-/// What a process is to the recorder.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Role {
-    Postmaster,
-    /// A server process: it has a wait event, and a title that says what it is.
-    Backend,
-    /// A server process of which the database has said what it is.
-    Known(Rc<Description>),
-    /// No database's.
-    Process,
-}
-
-/// What a database says of a session.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Description {
-    pub(crate) backend_type: BackendType,
-    pub(crate) user: String,
-    pub(crate) database: String,
-    pub(crate) client: String,
-    /// See [`dbtime_model::Session::module`].
-    pub(crate) module: String,
-    pub(crate) title: String,
 }
 
 /// What the kernel reported of a session at a moment.
@@ -103,16 +80,11 @@ pub(crate) struct LiveSession {
     pub(crate) slot: u32,
     /// CLOCK_MONOTONIC; 0 until the kernel has told it.
     start_ns: u64,
-    /// When the recorder took it up, CLOCK_MONOTONIC.
-    pub(crate) adopted_ns: u64,
     names: Rc<dyn WaitNames>,
-    titles: Rc<Titles>,
     held_locks: Rc<HeldLocks>,
     joined: Rc<Joined>,
     source: WaitSource,
-    role: Role,
-    title: Option<Title>,
-    title_text: String,
+    naming: Naming,
     /// What its application calls itself; empty = nothing, or not known yet.
     application: String,
     /// The ids that it has had, by application.
@@ -131,7 +103,6 @@ pub(crate) struct LiveSession {
     waits_unknown: u64,
     /// Switches that were not seen, so far.
     missed: u64,
-    next_title_ns: u64,
     /// Where it is asked for, and once it has been told.
     counted: Option<Counted>,
     /// A row says how many transactions it made.
@@ -153,15 +124,11 @@ impl LiveSession {
             pid: identity.pid,
             slot: identity.slot,
             start_ns: 0,
-            adopted_ns: now,
             names: identity.names,
-            titles: identity.titles,
             held_locks: identity.held_locks,
             joined: identity.joined,
             source: identity.source,
-            role: identity.role,
-            title: None,
-            title_text: String::new(),
+            naming: Naming::new(identity.role, identity.titles, identity.pid, now),
             application: String::new(),
             ids: BTreeMap::new(),
             described: false,
@@ -173,7 +140,6 @@ impl LiveSession {
             waits_not_read: 0,
             waits_unknown: 0,
             missed: 0,
-            next_title_ns: 0,
             counted: None,
             counts_transactions: false,
             counted_at_cpu_ns: 0,
@@ -194,7 +160,7 @@ impl LiveSession {
 
     /// True when it is this member of its database, and no other one of the same process.
     pub(crate) fn is(&self, member: &Member) -> bool {
-        self.pid == member.pid && self.source == member.source && self.role == member.role
+        self.pid == member.pid && self.source == member.source && *self.naming.role() == member.role
     }
 
     /// From now on its waits have these names.
@@ -210,6 +176,11 @@ impl LiveSession {
         }
     }
 
+    /// When it began, CLOCK_MONOTONIC; none until the kernel has told it.
+    pub(crate) fn start_ns(&self) -> Option<u64> {
+        (self.start_ns > 0).then_some(self.start_ns)
+    }
+
     /// True once the kernel has reported it.
     pub(crate) fn has_account(&self) -> bool {
         self.account.is_some()
@@ -217,14 +188,15 @@ impl LiveSession {
 
     /// When the kernel last reported its totals, CLOCK_MONOTONIC; when it was taken up, if it never did.
     pub(crate) fn last_report_ns(&self) -> u64 {
+        let adopted_ns = self.naming.adopted_ns();
         self.account
             .as_ref()
-            .map_or(self.adopted_ns, |account| account.last().now.max(self.adopted_ns))
+            .map_or(adopted_ns, |account| account.last().now.max(adopted_ns))
     }
 
     /// True for a client's session that is known to be one.
     pub(crate) fn is_client(&self) -> bool {
-        let title = self.title.as_ref();
+        let title = self.naming.title();
         self.end.is_none() && title.is_some_and(|title| title.backend_type.0 == BackendType::CLIENT)
     }
 
@@ -239,43 +211,23 @@ impl LiveSession {
 
     /// True as long as it is not known what kind of process it is.
     pub(crate) fn is_nameless(&self) -> bool {
-        self.title.is_none() && self.role == Role::Backend
+        self.naming.is_nameless()
     }
 
     /// True for a process so young that it may name itself at any moment.
     pub(crate) fn is_about_to_be_named(&self, now: u64) -> bool {
-        self.is_nameless() && now.saturating_sub(self.adopted_ns) < TITLE_SETTLED_NS
+        self.naming.is_about_to_be_named(now)
     }
 
-    /// Reads the title of a process that has none: often while it is young, then once a second (a client that sends
-    /// nothing after connecting leaves its backend without a name).
+    /// Reads the title of a process that has none.
     pub(crate) fn look_for_title(&mut self, now: u64) {
-        if self.is_nameless() && now >= self.next_title_ns {
-            if !self.is_about_to_be_named(now) {
-                self.next_title_ns = now + 1_000_000_000;
-            }
-            self.read_title();
-        }
+        self.naming.look(now);
     }
 
     /// Reads the title, if it is not settled.
     pub(crate) fn read_title(&mut self) {
-        // What a worker's leader has told is not in its title.
-        let is_told = self.leader_pid().is_some() && self.has_client();
-        if self.described || is_told || self.role == Role::Postmaster {
-            return;
-        }
-        if let Role::Known(description) = &self.role {
-            self.title_text = description.title.clone();
-            return;
-        }
-        if self.role == Role::Process {
-            if let Some(text) = process::title(self.pid) {
-                self.title_text = text;
-            }
-        } else if let Some((text, Some(title))) = self.titles.of(self.pid) {
-            self.title = Some(title);
-            self.title_text = text;
+        if !self.described {
+            self.naming.read();
         }
     }
 
@@ -293,7 +245,7 @@ impl LiveSession {
 
     /// True as long as nothing is known of its application, although it may have one.
     pub(crate) fn is_application_unknown(&self) -> bool {
-        self.application.is_empty() && !self.described && self.role == Role::Backend
+        self.application.is_empty() && !self.described && *self.naming.role() == Role::Backend
     }
 
     /// True when its time is that of another session once its application calls itself so: it has been described under another
@@ -335,32 +287,27 @@ impl LiveSession {
 
     /// What its title tells.
     pub(crate) fn title(&self) -> Option<&Title> {
-        self.title.as_ref()
+        self.naming.title()
     }
 
     /// What its title would have told: it can no longer be asked.
     pub(crate) fn set_title(&mut self, title: Title) {
-        self.title = Some(title);
+        self.naming.set_title(title);
     }
 
     /// Pid of the session that it works for, as the database numbers it.
     pub(crate) fn leader_pid(&self) -> Option<u32> {
-        let title = self.title.as_ref()?;
-        (title.leader_pid != 0).then_some(title.leader_pid)
+        self.naming.leader_pid()
     }
 
     /// True when it is known whose session it is.
     pub(crate) fn has_client(&self) -> bool {
-        self.title.as_ref().is_some_and(|title| !title.client.is_empty())
+        self.naming.has_client()
     }
 
     /// It works for this session: for its user, client and application, in its database.
     pub(crate) fn take_client_of(&mut self, leader: &LiveSession) {
-        if let (Some(title), Some(of)) = (&mut self.title, &leader.title) {
-            title.user.clone_from(&of.user);
-            title.database.clone_from(&of.database);
-            title.client.clone_from(&of.client);
-        }
+        self.naming.take_client_of(&leader.naming);
         if !self.described {
             self.application.clone_from(&leader.application);
         }
@@ -596,67 +543,30 @@ impl LiveSession {
 
     /// Adds the session's own row, once: when its title is settled, or when it ends.
     fn describe(&mut self, ended: bool, now: u64, clock: Clock, rows: &mut Rows) {
-        let settled = !self.is_nameless() && now.saturating_sub(self.start_ns) >= TITLE_SETTLED_NS;
-        if self.described || !(settled || ended) {
+        let is_settled = self.naming.is_settled(self.start_ns, now);
+        if self.described || !(is_settled || ended) {
             return;
         }
         self.described = true;
-        if let Role::Known(description) = &self.role {
-            rows.sessions.push(
-                Session {
-                    id: self.id,
-                    pid: self.pid,
-                    started_us: clock.wall_us(self.start_ns),
-                    backend_type: description.backend_type.clone(),
-                    user: description.user.clone(),
-                    database: description.database.clone(),
-                    client: description.client.clone(),
-                    title: description.title.clone(),
-                    module: description.module.clone(),
-                    ..Session::default()
-                }
-                .into(),
-            );
-            return;
-        }
-        let title = self.title.clone();
-        let of_title = |field: fn(Title) -> String| title.clone().map(field).unwrap_or_default();
-        rows.sessions.push(
-            Session {
-                id: self.id,
-                pid: self.pid,
-                started_us: clock.wall_us(self.start_ns),
-                backend_type: self.backend_type(),
-                user: of_title(|t| t.user),
-                database: of_title(|t| t.database),
-                client: of_title(|t| t.client),
-                leader_pid: self.title.as_ref().map_or(0, |t| t.leader_pid),
-                title: self.title_text.clone(),
-                application: self.application.clone(),
-                ..Session::default()
-            }
-            .into(),
-        );
+        let mut session = Session {
+            id: self.id,
+            pid: self.pid,
+            started_us: clock.wall_us(self.start_ns),
+            application: self.application.clone(),
+            ..Session::default()
+        };
+        self.naming.describe(&mut session);
+        rows.sessions.push(session.into());
     }
 
     /// As far as it is known yet.
     pub(crate) fn backend_type(&self) -> BackendType {
-        match (&self.title, &self.role) {
-            (_, Role::Known(description)) => description.backend_type.clone(),
-            (Some(title), _) => title.backend_type.clone(),
-            (None, Role::Postmaster) => BackendType(BackendType::POSTMASTER.to_string()),
-            (None, Role::Process) => BackendType(BackendType::PROCESS.to_string()),
-            (None, Role::Backend) => BackendType(BackendType::UNKNOWN.to_string()),
-        }
+        self.naming.backend_type()
     }
 
     /// What is known of it that makes it like others.
     fn kind(&self) -> Kind {
-        let (user, database) = match (&self.title, &self.role) {
-            (_, Role::Known(description)) => (description.user.clone(), description.database.clone()),
-            (Some(title), _) => (title.user.clone(), title.database.clone()),
-            (None, _) => Default::default(),
-        };
+        let (user, database) = self.naming.whose();
         Kind {
             backend_type: self.backend_type(),
             user,
@@ -710,33 +620,11 @@ impl LiveSession {
         match wait {
             RawWait::NotSampled => Wait::not_sampled(),
             RawWait::NotRead => Wait::not_read(),
-            RawWait::Info(_) if matches!(self.role, Role::Postmaster | Role::Process) => Wait::no_interface(),
+            RawWait::Info(_) if matches!(self.naming.role(), Role::Postmaster | Role::Process) => {
+                Wait::no_interface()
+            }
             RawWait::Info(info) => self.names.decode(info, self.backend_type().is_foreground()),
         }
-    }
-}
-
-/// State of a task that is off CPU, from its raw `__state` (include/linux/sched.h). Modifier bits (killable, noload,
-/// freezable …) are left aside.
-pub(crate) fn off_cpu_state(raw: u32, in_iowait: bool) -> State {
-    const INTERRUPTIBLE: u32 = 0x1;
-    const UNINTERRUPTIBLE: u32 = 0x2;
-    const STOPPED_OR_TRACED: u32 = 0x4 | 0x8;
-    /// It has been woken, but the CPU that is to take it up has not noticed yet (it may have to leave an idle state
-    /// first). The kernel counts that as run queue only from when the task is queued; so does this.
-    const WAKING: u32 = 0x200;
-    const NEW: u32 = 0x800;
-    /// TASK_RTLOCK_WAIT: a sleeping spinlock of a real-time kernel.
-    const RTLOCK_WAIT: u32 = 0x1000;
-    const FROZEN: u32 = 0x8000;
-    match raw {
-        0 => State::Runnable,
-        _ if raw & NEW != 0 => State::Runnable,
-        _ if raw & WAKING != 0 && in_iowait => State::Disk,
-        _ if raw & (INTERRUPTIBLE | WAKING) != 0 => State::Sleep,
-        _ if raw & (UNINTERRUPTIBLE | RTLOCK_WAIT) != 0 => State::Disk,
-        _ if raw & (STOPPED_OR_TRACED | FROZEN) != 0 => State::Stopped,
-        _ => State::Unknown,
     }
 }
 
@@ -798,30 +686,6 @@ mod tests {
             wait: Some(wait),
             ..SampleEvent::default()
         }
-    }
-
-    #[test]
-    fn raw_states_of_the_kernel() {
-        for (raw, state) in [
-            (0, State::Runnable),
-            (0x200, State::Sleep),    // waking
-            (0x800, State::Runnable), // new
-            (0x1, State::Sleep),
-            (0x2, State::Disk),
-            (0x102, State::Disk),    // killable
-            (0x2001, State::Sleep),  // freezable
-            (0x104, State::Stopped), // TASK_STOPPED
-            (0x108, State::Stopped), // TASK_TRACED
-            (0x80, State::Unknown),  // dead
-        ] {
-            assert_eq!(off_cpu_state(raw, false), state, "{raw:#x}");
-        }
-    }
-
-    #[test]
-    fn a_task_on_its_way_out_of_block_io_is_still_in_it() {
-        assert_eq!(off_cpu_state(0x200, true), State::Disk);
-        assert_eq!(off_cpu_state(0x1, true), State::Sleep);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{
@@ -185,6 +186,13 @@ fn changed_bytes(pid: u32) -> usize {
     changed
 }
 
+/// Whether the kernel's log says that it could not take out a probe when this process ended (seen once in some 200 times, on 6.18).
+fn kernel_failed_to_remove(killed: u32) -> bool {
+    let log = Command::new("dmesg").output().expect("util-linux has it");
+    let said = format!("dbtime:{killed} failed to unregister");
+    String::from_utf8_lossy(&log.stdout).contains(&said)
+}
+
 fn server_processes(cluster: &Cluster) -> Vec<u32> {
     let mut pids = children(cluster.postmaster_pid());
     pids.push(cluster.postmaster_pid());
@@ -213,9 +221,13 @@ fn however_it_ends_no_probe_is_left_and_other_servers_are_not_counted() {
             assert!(changed_bytes(pid) >= 5, "probes of {pid} are seen");
         }
         // It waits, and has a lock, while the probes go.
-        let held = std::thread::scope(|scope| {
-            let holds = scope.spawn(|| told(&mut session, "SELECT hold(true, 1500000, false)"));
-            stranger.ask("SELECT take(true, 20000)");
+        let asked = SystemTime::now();
+        let (held, answered) = std::thread::scope(|scope| {
+            let holds = scope.spawn(|| {
+                let held = told(&mut session, "SELECT hold(true, 1500000, false)");
+                (held, SystemTime::now())
+            });
+            stranger.ask("SELECT take(true, 80000)");
             if signal != 0 {
                 // SAFETY: kill has no memory effects; the child is ours and not yet waited for.
                 unsafe { libc::kill(looking.pid().cast_signed(), signal) };
@@ -229,14 +241,27 @@ fn however_it_ends_no_probe_is_left_and_other_servers_are_not_counted() {
             let of_lock = &named(&exact["latches"], LOCK)["exclusive"];
             assert_eq!(of_lock["gets"], 1, "the other server has its own: {exact:#}");
             assert!(number(&exact["cpu_of_others"]) > 0.0, "{exact:#}");
-            // Up to the end.
-            let held_ns = number(&of_lock["held_ns"]) / 1e9;
+            // Up to the end of the look, which the stranger's uses may bring at any time: they take too much.
+            let end = UNIX_EPOCH + Duration::from_micros(exact["to_us"].as_u64().expect("a time"));
+            let since = |moment: SystemTime| match end.duration_since(moment) {
+                Ok(after) => after.as_secs_f64(),
+                Err(before) => -before.duration().as_secs_f64(),
+            };
+            // It had the lock for `held`, from some time after it was asked to some time before it answered.
+            let (least, most) = (since(answered) + held, since(asked));
+            let seen = number(&of_lock["held_ns"]) / 1e9;
             assert!(
-                held_ns > 0.05 && held_ns < held + 0.05,
-                "{held_ns} of {held}: {exact:#}"
+                seen > least.min(held) - 0.02 && seen < most.min(held) + 0.02,
+                "{seen} of {held}, between {least} and {most}: {exact:#}"
             );
         } else {
+            let killed = looking.pid();
             drop(looking);
+            if kernel_failed_to_remove(killed) {
+                say("the kernel failed to remove a probe of what was killed: the next look has to");
+                let again = Looking::begin(&cluster, &["-d", "1", "--format", "json"]);
+                again.finish_json();
+            }
         }
         before.assert_nothing_left();
         for pid in server_processes(&cluster)

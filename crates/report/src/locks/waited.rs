@@ -1,0 +1,287 @@
+//! Which locks sessions waited for: what looks at the lock table found, for the blocked time of the ledger.
+//!
+//! A look stands for the time since the look before. Of a session that is never more than it was blocked in that wait event and
+//! statement; where it is less, the rest is not known. Of a wait that was shorter than what its looks stand for it is not said which lock it
+//! was for: many such waits together take as long as their looks stand for, a single one does not.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+
+use dbtime_model::recording::Problem;
+use dbtime_model::{LockRow, SessionId, Wait};
+use serde::Serialize;
+
+use super::names::Names;
+use super::target::{ROW, TRANSACTION};
+use super::{LockTarget, wait_of};
+use crate::dimensions::Dimensions;
+use crate::filter::Filter;
+use crate::load::Source;
+
+/// A lock that somebody waited for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct WaitedLock {
+    /// What it is on.
+    #[serde(flatten)]
+    pub target: LockTarget,
+    /// Where a transaction is waited for: the row that it has changed. Who waits has locked that meanwhile, to be the next to have it.
+    /// Without page and number: one of several rows of that relation. None: that was not seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub row: Option<LockTarget>,
+}
+
+impl WaitedLock {
+    /// See [`LockTarget::seen_briefly`].
+    fn seen_briefly(self) -> WaitedLock {
+        match self.target.seen_briefly() {
+            Some(target) => WaitedLock {
+                target,
+                row: self.row.and_then(|row| row.seen_briefly()),
+            },
+            None => self,
+        }
+    }
+}
+
+/// `transactionid 741 (tuple (12,3) of public.orders in shop)`
+impl fmt::Display for WaitedLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.row {
+            Some(row) => write!(f, "{} ({row})", self.target),
+            None => write!(f, "{}", self.target),
+        }
+    }
+}
+
+/// A part of blocked time: that which was spent waiting for a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockShare {
+    /// The lock.
+    pub lock: WaitedLock,
+    /// Sessions that waited for it.
+    pub sessions: usize,
+    /// Nanoseconds.
+    pub ns: u128,
+}
+
+impl LockShare {
+    /// That with the most time first. `sums`: sessions, and nanoseconds.
+    pub(crate) fn sorted(sums: BTreeMap<&WaitedLock, (usize, u128)>) -> Vec<LockShare> {
+        let shares = sums.into_iter().map(|(lock, (sessions, ns))| LockShare {
+            lock: lock.clone(),
+            sessions,
+            ns,
+        });
+        let mut shares: Vec<LockShare> = shares.collect();
+        shares.sort_by_key(|share| Reverse(share.ns));
+        shares
+    }
+}
+
+/// What the looks tell that found a session waiting for a lock.
+#[derive(Debug, Clone, Default)]
+struct Looks {
+    /// What they stand for at each time, nanoseconds.
+    ns: BTreeMap<i64, u128>,
+    count: u128,
+    /// For how long it waited at the last of them by what the server says, of the longest wait, nanoseconds.
+    longest_ns: u128,
+}
+
+impl Looks {
+    fn all_ns(&self) -> u128 {
+        self.ns.values().sum()
+    }
+
+    fn add(&mut self, more: Looks) {
+        for (time, ns) in more.ns {
+            *self.ns.entry(time).or_default() += ns;
+        }
+        self.count += more.count;
+        self.longest_ns = self.longest_ns.max(more.longest_ns);
+    }
+}
+
+type Found = BTreeMap<WaitedLock, Looks>;
+
+/// A wait event, in a statement.
+pub(crate) type WaitOfStatement = (Wait, u64);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct WaitedLocks(BTreeMap<WaitOfStatement, BTreeMap<SessionId, Found>>);
+
+impl WaitedLocks {
+    /// Those of the time that a filter takes, of all sessions, all of it as one; and what could not be read.
+    pub(crate) fn read(
+        source: &Source,
+        filter: &Filter,
+        dimensions: &mut Dimensions,
+    ) -> (WaitedLocks, Vec<Problem>) {
+        WaitedLocks::read_by(|_| 0, source, filter, dimensions)
+    }
+
+    /// The same, second by second: see [`WaitedLocks::each`].
+    pub(crate) fn read_by_second(
+        source: &Source,
+        filter: &Filter,
+        dimensions: &mut Dimensions,
+    ) -> (WaitedLocks, Vec<Problem>) {
+        WaitedLocks::read_by(|time| time, source, filter, dimensions)
+    }
+
+    fn read_by(
+        part_of: impl Fn(i64) -> i64,
+        source: &Source,
+        filter: &Filter,
+        dimensions: &mut Dimensions,
+    ) -> (WaitedLocks, Vec<Problem>) {
+        if !source.meta().database.locks {
+            return Default::default();
+        }
+        let is_meant = |row: &LockRow| row.session != SessionId::RECORDER && filter.takes_time(row.time);
+        // Of a session in a second and statement, where it is one, or several of one relation.
+        let mut rows: HashMap<(SessionId, i64, u64), Option<LockTarget>> = HashMap::new();
+        source.locks(|row| {
+            if row.granted && row.kind == ROW && is_meant(row) {
+                let target = LockTarget::of_session(row, dimensions.session(row.session));
+                let known = rows
+                    .entry((row.session, row.time, row.statement))
+                    .or_insert_with(|| Some(target.clone()));
+                *known = known.take().and_then(|known| known.row_in_common(&target));
+            }
+        });
+        let mut all = WaitedLocks::default();
+        let problems = source.locks(|row| {
+            if row.granted || row.ns == 0 || !is_meant(row) {
+                return;
+            }
+            let target = LockTarget::of_session(row, dimensions.session(row.session));
+            let locked = (row.kind == TRANSACTION)
+                .then(|| rows.get(&(row.session, row.time, row.statement)))
+                .flatten();
+            let lock = WaitedLock {
+                target,
+                row: locked.cloned().flatten(),
+            };
+            let sessions = all.0.entry((wait_of(row), row.statement)).or_default();
+            let found = sessions.entry(row.session).or_default();
+            found.entry(lock).or_default().add(Looks {
+                ns: BTreeMap::from([(part_of(row.time), row.ns.into())]),
+                count: row.looks.into(),
+                longest_ns: row.longest_ns.into(),
+            });
+        });
+        all.name();
+        (all, problems)
+    }
+
+    /// Gives all of them the names that any of them has.
+    fn name(&mut self) {
+        let mut names = Names::default();
+        let locks = self
+            .0
+            .values()
+            .flat_map(BTreeMap::values)
+            .flat_map(BTreeMap::keys);
+        for lock in locks {
+            names.learn(&lock.target);
+            lock.row.iter().for_each(|row| names.learn(row));
+        }
+        for found in self.0.values_mut().flat_map(BTreeMap::values_mut) {
+            *found = together(std::mem::take(found), &names);
+        }
+    }
+
+    /// Hands on what the looks stand for, second by second: whose it is, for which lock, and nanoseconds.
+    pub(crate) fn each(&self, mut take: impl FnMut(&WaitOfStatement, SessionId, &WaitedLock, i64, u128)) {
+        for (wait, sessions) in &self.0 {
+            for (session, found) in sessions {
+                for (lock, looks) in found {
+                    let at_each = looks.ns.iter();
+                    at_each.for_each(|(time, ns)| take(wait, *session, lock, *time, *ns));
+                }
+            }
+        }
+    }
+
+    /// The locks for which sessions waited that were blocked for so many nanoseconds each in a wait. They sum to no more than that.
+    pub(crate) fn of(&self, wait: &WaitOfStatement, blocked: &BTreeMap<SessionId, u128>) -> Vec<LockShare> {
+        let mut sums: BTreeMap<&WaitedLock, (usize, u128)> = BTreeMap::new();
+        for (session, found) in self.0.get(wait).into_iter().flatten() {
+            let blocked_ns = blocked.get(session).copied().unwrap_or(0);
+            let looked_ns: u128 = found.values().map(Looks::all_ns).sum();
+            for (lock, looks) in found {
+                let ns = match looked_ns > blocked_ns {
+                    true => looks.all_ns().saturating_mul(blocked_ns) / looked_ns,
+                    false => looks.all_ns(),
+                };
+                if ns > 0 {
+                    let sum = sums.entry(lock).or_default();
+                    sum.0 += 1;
+                    sum.1 += ns;
+                }
+            }
+        }
+        LockShare::sorted(sums)
+    }
+
+    /// The one lock for which a session waited that was blocked for so many nanoseconds in a wait; none: there were several, or of half of
+    /// the time it is not known.
+    pub(crate) fn only(
+        &self,
+        wait: &WaitOfStatement,
+        session: SessionId,
+        blocked_ns: u128,
+    ) -> Option<&WaitedLock> {
+        let found = self.0.get(wait)?.get(&session)?;
+        let (lock, looks) = found.first_key_value()?;
+        let is_known =
+            found.len() == 1 && lock.target.is_one() && looks.all_ns().saturating_mul(2) > blocked_ns;
+        is_known.then_some(lock)
+    }
+}
+
+/// With names; and a transaction that a session waited for because of one row was waited for because of that all the time.
+fn together(found: Found, names: &Names) -> Found {
+    let complete = |(mut lock, looks): (WaitedLock, Looks)| {
+        names.complete(&mut lock.target);
+        lock.row.iter_mut().for_each(|row| names.complete(row));
+        (lock, looks)
+    };
+    let found: Vec<(WaitedLock, Looks)> = found.into_iter().map(complete).collect();
+    let mut rows: BTreeMap<LockTarget, BTreeSet<LockTarget>> = BTreeMap::new();
+    for (lock, _) in &found {
+        let of_lock = rows.entry(lock.target.clone()).or_default();
+        of_lock.extend(lock.row.clone());
+    }
+    let mut sums = Found::new();
+    for (mut lock, looks) in found {
+        if let Some(row) = the_row(&rows[&lock.target]) {
+            lock.row = Some(row.clone());
+        }
+        if lock
+            .target
+            .is_met_briefly(looks.all_ns(), looks.count, looks.longest_ns)
+        {
+            lock = lock.seen_briefly();
+        }
+        sums.entry(lock).or_default().add(looks);
+    }
+    sums
+}
+
+/// The one row of these: where of some times only its relation is known, that of the others.
+fn the_row(rows: &BTreeSet<LockTarget>) -> Option<&LockTarget> {
+    let first = rows.first()?;
+    let is_one_relation = rows
+        .iter()
+        .all(|row| row.whose_relation() == first.whose_relation());
+    let mut exact = rows.iter().filter(|row| row.page.is_some());
+    match (is_one_relation, exact.next(), exact.next()) {
+        (true, row @ Some(_), None) => row,
+        (true, None, _) => Some(first),
+        _ => None,
+    }
+}
