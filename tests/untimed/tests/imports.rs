@@ -255,8 +255,8 @@ fn the_published_samples_have_their_counts_through_the_command() {
     assert_eq!(seen, 3);
 }
 
-#[test]
-fn samples_that_snapper_printed_are_average_active_sessions_of_all_of_their_time() {
+/// What Snapper prints of samples: of ten seconds with 3.35 active sessions, and twenty seconds later of five with 1.75.
+pub(super) fn samples_of_snapper(home: &TempDir) -> PathBuf {
     let samples = |end: &str, seconds: u32, active: [&str; 2]| {
         format!(
             "\
@@ -269,11 +269,16 @@ fn samples_that_snapper_printed_are_average_active_sessions_of_all_of_their_time
             active[0], active[1]
         )
     };
-    let home = scratch();
     let text = "-- Session Snapper v4.33 - by Tanel Poder\n".to_string()
         + &samples("2015-04-29 08:25:20", 10, ["2.35", "1.00"])
         + &samples("2015-04-29 08:25:45", 5, [" .50", "1.25"]);
-    let file = write(&home, "ash.txt", text);
+    write(home, "ash.txt", text)
+}
+
+#[test]
+fn samples_that_snapper_printed_are_average_active_sessions_of_all_of_their_time() {
+    let home = scratch();
+    let file = samples_of_snapper(&home);
     let answer = json(&["report", plain(&file), "--timeline=1s"]);
     let timeline = &answer["timeline"];
     let rate = |of: &Value| of.as_f64().map(|rate| (rate * 1e6).round() / 1e6);

@@ -25,6 +25,7 @@ use dbtime::throwaway::Options;
 use dbtime_tests::{Recorder, Session, dbtime, distribution, needs_recording, repository};
 use serde_json::{Value, json};
 
+use crate::imports::samples_of_snapper;
 use alike::{
     assert_are_causes, assert_are_functions, assert_are_latencies, assert_are_modules, assert_is_report,
     assert_is_timeline,
@@ -129,6 +130,18 @@ fn a_page_of_a_trace_says_what_its_report_says() {
     assert!(waited.contains("Files of other tools"), "{waited}");
     assert_are_latencies("a trace", &sights[0], &trace, &["--kind", "wait"]);
     assert_is_timeline("a trace", &sights[0], &trace, &[]);
+}
+
+/// Rows of some seconds, which stand in the last of them.
+#[test]
+fn a_page_of_snappers_samples_has_them_in_all_of_their_time() {
+    let home = scratch();
+    let samples = samples_of_snapper(&home);
+    let Some(sights) = take(&page_of(&samples, &[]), &json!([{"see": true}])) else {
+        return;
+    };
+    assert_is_report("samples", &sights[0], &report(&samples, &[]));
+    assert_is_timeline("samples", &sights[0], &samples, &[]);
 }
 
 #[test]
