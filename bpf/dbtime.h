@@ -176,21 +176,29 @@ enum dbt_ended {
  * session begins (by the fork, if there is one in `free_slots`, else by user space; start_ns 0 = whatever task has the
  * pid now), and user space empties it when it has ended; between the two only the sampler's programs write it. */
 struct dbt_slot {
+	/* All that a pass reads of a session that rests: there are many of these, and what is read of them is to be little. */
 	struct dbt_task_id task;
+	__u64 switches;        /* context switches at the last row; ~0 = no row that could still hold */
+	__u32 repeats;         /* passes since the last event in which that row still held */
+	__u32 rests;           /* looks since its wakings are counted, in all of which it slept in the same row, up to RESTS */
+	__u32 wakings;         /* of it, while they are counted: only who wakes it writes this */
+	__u32 wakings_seen;    /* at the first of these looks */
+	__u32 code_is_new;     /* the stack of the last row went through code of which the address space of that time knew nothing */
+	__u32 stack_space;     /* that address space */
+	/* What is read of the others. */
+	__u32 is_new;          /* this pass found a state that the last row does not hold for */
+	__u32 was_awake;       /* it ran between the last two looks */
 	struct dbt_wait_source source;
 	__u64 turns;           /* on a CPU, up to the last look */
 	__u64 run_delay;       /* in the run queue, up to then */
-	__u64 switches;        /* context switches at the last row; ~0 = no row that could still hold */
 	__u64 looked_ns;       /* when this pass found the row */
 	struct dbt_text text;
 	struct dbt_known_comment comment;
 	struct dbt_activity activity; /* of the row that this pass found, as the next four of it */
 	__u64 since;           /* when its statement began, as in struct dbt_note */
 	struct dbt_locks locks;
-	__u32 is_new;          /* this pass found a state that the last row does not hold for */
 	__u32 in_iowait;       /* it went to sleep for block I/O */
 	__u32 state;           /* raw __state at the last row */
-	__u32 repeats;         /* passes since the last event in which that row still held */
 	__u32 torn;            /* since the last totals, like the following */
 	__u32 torn_stacks;
 	__u32 displaced;
@@ -200,19 +208,12 @@ struct dbt_slot {
 	struct dbt_note note;
 	struct dbt_shared shared;
 	__u64 since_now;       /* as `since`, at the last look at what the session says */
-	__u32 was_awake;       /* it ran between the last two looks */
 	__u32 ended_switches;  /* context switches up to which who woke the session last has ended the wait of the row that this pass
 				* found, lower half, and 1; 0 = somebody else may have */
 	__u32 ender_is_noted;  /* the note says who ended the wait of the row that this pass found */
 	struct dbt_activity ended[ENDED_STATES]; /* by state: the last that was seen, and may have to stand for another */
 	__u32 ended_known;     /* bit n: ended[n] is one */
 	__u32 ended_by_chance; /* bit n: and was known whatever it was */
-	__u32 code_is_new;     /* the stack of the last row went through code of which the address space of that time knew nothing */
-	__u32 stack_space;     /* that address space */
-	__u32 rests;           /* looks since its wakings are counted, in all of which it slept in the same row, up to RESTS */
-	__u32 wakings;         /* of it, while they are counted: only who wakes it writes this */
-	__u32 wakings_seen;    /* at the first of these looks */
-	__u32 rests_pad;
 };
 
 /* What the waits of a database are like. Filled by user space: what is idle, or a lock, is not decided here. */

@@ -32,8 +32,8 @@ extern void bpf_task_release(struct task_struct *task) __ksym __weak;
 struct dbt_announced {
 	struct bpf_timer timer;
 	__u64 moment;
-	__u32 slots;
 	__u32 is_ready;
+	__u32 pad;
 };
 
 struct {
@@ -42,6 +42,17 @@ struct {
 	__type(key, __u32);
 	__type(value, struct dbt_announced);
 } announced SEC(".maps");
+
+/* Of the sessions that ran between the last two looks at them. A pass makes the list while it looks. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 16384); /* user space sets it */
+	__type(key, __u32);
+	__type(value, __u32);
+} awake_slots SEC(".maps");
+
+/* How many of them there are. */
+__u32 awake_count = 0;
 
 /* Moments that were noted, and how long that took. */
 __u64 notes = 0;
@@ -258,9 +269,11 @@ static __always_inline void note_slot(struct dbt_slot *slot, __u32 i, struct dbt
 	bpf_task_release(task);
 }
 
-static long note_slot_in_time(__u32 i, struct dbt_noting *noting)
+/* Which of the sessions that ran between the last two looks at them: few of many. */
+static long note_slot_in_time(__u32 n, struct dbt_noting *noting)
 {
-	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &i);
+	__u32 i;
+	struct dbt_slot *slot = listed_slot(&awake_slots, n, &i);
 
 	if (!slot || !slot->task.pid || !slot->was_awake || slot->note.moment == noting->moment)
 		return 0;
@@ -305,7 +318,7 @@ static int note_moment(void *map, int *key, struct dbt_announced *pass)
 		return 0;
 	room_for_notes = MOST_NOTED;
 	look_at_interrupted(&noting, bpf_get_current_task_btf());
-	bpf_loop(pass->slots, note_slot_in_time, &noting, 0);
+	bpf_loop(awake_count, note_slot_in_time, &noting, 0);
 	notes++;
 	notes_ns += bpf_ktime_get_ns() - begin;
 	return 0;
@@ -327,7 +340,6 @@ int announce_moment(struct dbt_pass *pass)
 		next->is_ready = 1;
 	}
 	next->moment = pass->moment;
-	next->slots = pass->slots;
 	return bpf_timer_start(&next->timer, pass->moment, BPF_F_TIMER_ABS) ? 1 : 0;
 }
 

@@ -29,8 +29,17 @@ struct {
 	__type(value, struct dbt_pass);
 } current_pass SEC(".maps");
 
+/* Those of which this pass has found what is to be taken. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 16384); /* user space sets it */
+	__type(key, __u32);
+	__type(value, __u32);
+} slots_to_take SEC(".maps");
+
 /* Moments are of the scheduler's clock. */
 struct dbt_visit {
+	__u32 to_take; /* in `slots_to_take` */
 	__u32 totals;
 	__u64 moment; /* whose states are looked for */
 	__u64 begin;  /* of the pass */
@@ -695,45 +704,6 @@ static __always_inline bool rests(struct dbt_slot *slot)
 	return slot->rests == RESTS && slot->wakings == slot->wakings_seen && slot->switches != NO_ROW;
 }
 
-static long look_at_slot(__u32 i, struct dbt_visit *visit)
-{
-	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &i);
-	struct task_struct *task;
-
-	if (!slot || !slot->task.pid)
-		return 0;
-	if (rests(slot) && !visit->totals) {
-		slot->repeats++;
-		return 0;
-	}
-	task = bpf_task_from_pid(slot->task.pid);
-	if (!task)
-		return 0;
-	if (is_session(task, slot)) {
-		look(task, slot, visit);
-		note_rest(task, slot, i);
-		/* Here, where nothing sleeps: no session's totals wait for another one's memory. */
-		if (visit->totals && !needs_account(slot))
-			report_totals(task, slot, visit);
-	}
-	bpf_task_release(task);
-	return 0;
-}
-
-/* Where the pass has come before the timer. */
-static long note_slot_now(__u32 i, struct dbt_visit *visit)
-{
-	struct dbt_noting nobody = {
-		.moment = visit->announced,
-		.since = visit->moment,
-	};
-	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &i);
-
-	if (slot && slot->task.pid && slot->was_awake && slot->note.moment != visit->announced)
-		note_slot(slot, i, &nobody);
-	return 0;
-}
-
 /* A session that sleeps keeps its row, and so its stack. Once more is known of where its code lies, both are taken again. */
 static __always_inline void look_again_at_stack(struct dbt_slot *slot)
 {
@@ -749,7 +719,7 @@ static __always_inline void look_again_at_stack(struct dbt_slot *slot)
 	}
 }
 
-static long take_slot(__u32 i, struct dbt_visit *visit)
+static long look_at_slot(__u32 i, struct dbt_visit *visit)
 {
 	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &i);
 	struct task_struct *task;
@@ -757,7 +727,50 @@ static long take_slot(__u32 i, struct dbt_visit *visit)
 	if (!slot || !slot->task.pid)
 		return 0;
 	look_again_at_stack(slot);
-	if (!(slot->is_new || needs_account(slot)))
+	if (rests(slot) && !visit->totals) {
+		slot->repeats++;
+		return 0;
+	}
+	task = bpf_task_from_pid(slot->task.pid);
+	if (!task)
+		return 0;
+	if (is_session(task, slot)) {
+		look(task, slot, visit);
+		note_rest(task, slot, i);
+		if (slot->was_awake)
+			list_slot(&awake_slots, &awake_count, i);
+		if (slot->is_new || needs_account(slot))
+			list_slot(&slots_to_take, &visit->to_take, i);
+		/* Here, where nothing sleeps: no session's totals wait for another one's memory. */
+		if (visit->totals && !needs_account(slot))
+			report_totals(task, slot, visit);
+	}
+	bpf_task_release(task);
+	return 0;
+}
+
+/* Where the pass has come before the timer. */
+static long note_slot_now(__u32 n, struct dbt_visit *visit)
+{
+	struct dbt_noting nobody = {
+		.moment = visit->announced,
+		.since = visit->moment,
+	};
+	__u32 i;
+	struct dbt_slot *slot = listed_slot(&awake_slots, n, &i);
+
+	if (slot && slot->task.pid && slot->was_awake && slot->note.moment != visit->announced)
+		note_slot(slot, i, &nobody);
+	return 0;
+}
+
+static long take_slot(__u32 n, struct dbt_visit *visit)
+{
+	__u32 i;
+	struct dbt_slot *slot = listed_slot(&slots_to_take, n, &i);
+	struct task_struct *task;
+
+	if (!slot || !slot->task.pid)
 		return 0;
 	task = bpf_task_from_pid(slot->task.pid);
 	if (!task)
@@ -802,9 +815,10 @@ int sampler_pass(struct dbt_pass *pass)
 	room_for_pieces = MOST_PIECES;
 	visit = visit_of(pass, sampler);
 	if (note_moments && visit.announced && arrival_clock_offset)
-		bpf_loop(pass->slots, note_slot_now, &visit, 0);
+		bpf_loop(awake_count, note_slot_now, &visit, 0);
+	awake_count = 0;
 	bpf_loop(pass->slots, look_at_slot, &visit, 0);
-	bpf_loop(pass->slots, take_slot, &visit, 0);
+	bpf_loop(visit.to_take, take_slot, &visit, 0);
 	return visit.ran;
 }
 
@@ -835,12 +849,12 @@ int sampler_iterate(struct bpf_iter__task *ctx)
 	visit = visit_of(pass, sampler);
 	if (!is_session(task, slot))
 		return 0;
+	look_again_at_stack(slot);
 	look(task, slot, &visit);
 	if (needs_account(slot))
 		begin_account(task, slot, &visit);
 	else if (visit.totals)
 		report_totals(task, slot, &visit);
-	look_again_at_stack(slot);
 	if (slot->is_new)
 		take(task, slot, &visit);
 	return 0;

@@ -272,7 +272,12 @@ impl Programs {
             .announced
             .set_autocreate(notes)
             .map_err(|e| failed("maps", e))?;
-        for map in [&mut open.maps.targets, &mut open.maps.slots] {
+        for map in [
+            &mut open.maps.targets,
+            &mut open.maps.slots,
+            &mut open.maps.awake_slots,
+            &mut open.maps.slots_to_take,
+        ] {
             map.set_max_entries(MAX_SESSIONS).map_err(|e| failed("maps", e))?;
         }
         open.maps
