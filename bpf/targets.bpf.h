@@ -28,17 +28,6 @@ static __always_inline struct dbt_slot *listed_slot(void *list, __u32 n, __u32 *
 	return bpf_map_lookup_elem(&slots, number);
 }
 
-/* Appends to a list of `count`. */
-static __always_inline void list_slot(void *list, __u32 *count, __u32 number)
-{
-	__u32 n = *count, *place = bpf_map_lookup_elem(list, &n);
-
-	if (place) {
-		*place = number;
-		*count = n + 1;
-	}
-}
-
 /* Slots for the sessions to come: user space keeps some ready, so that the sampler visits a session from its first moment
  * on. Many live no longer than user space takes to hear of them. */
 struct {

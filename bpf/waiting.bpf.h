@@ -37,9 +37,11 @@ struct {
 	__type(value, __u32);
 } slots_to_take SEC(".maps");
 
+/* How many of them there are. */
+__u32 slots_to_take_count = 0;
+
 /* Moments are of the scheduler's clock. */
 struct dbt_visit {
-	__u32 to_take; /* in `slots_to_take` */
 	__u32 totals;
 	__u64 moment; /* whose states are looked for */
 	__u64 begin;  /* of the pass */
@@ -704,19 +706,45 @@ static __always_inline bool rests(struct dbt_slot *slot)
 	return slot->rests == RESTS && slot->wakings == slot->wakings_seen && slot->switches != NO_ROW;
 }
 
-/* A session that sleeps keeps its row, and so its stack. Once more is known of where its code lies, both are taken again. */
-static __always_inline void look_again_at_stack(struct dbt_slot *slot)
+/* A session that sleeps keeps its row, and so its stack. Once more is known of where its code lies, both are taken again. This and the
+ * following are verified by themselves: with them, what is done of a session in a pass has more paths than the verifier follows. */
+__noinline int look_again_at_stack(struct dbt_slot *slot)
 {
-	__u32 pid = slot->task.pid;
 	struct dbt_target *target;
+	__u32 pid;
 
-	if (!slot->code_is_new)
-		return;
+	if (!slot || !slot->code_is_new)
+		return 0;
+	pid = slot->task.pid;
 	target = bpf_map_lookup_elem(&targets, &pid);
 	if (target && target->space != slot->stack_space) {
 		slot->code_is_new = 0;
 		slot->switches = NO_ROW;
 	}
+	return 0;
+}
+
+/* Appends to a list of `count`. */
+static __always_inline void list_slot(void *list, __u32 *count, __u32 number)
+{
+	__u32 n = *count, *place = bpf_map_lookup_elem(list, &n);
+
+	if (place) {
+		*place = number;
+		*count = n + 1;
+	}
+}
+
+/* A session was looked at: what is left to do of it in this pass, and at the next moment. */
+__noinline int list_looked_at(struct dbt_slot *slot, __u32 number)
+{
+	if (!slot)
+		return 0;
+	if (slot->was_awake)
+		list_slot(&awake_slots, &awake_count, number);
+	if (slot->is_new || needs_account(slot))
+		list_slot(&slots_to_take, &slots_to_take_count, number);
+	return 0;
 }
 
 static long look_at_slot(__u32 i, struct dbt_visit *visit)
@@ -737,10 +765,7 @@ static long look_at_slot(__u32 i, struct dbt_visit *visit)
 	if (is_session(task, slot)) {
 		look(task, slot, visit);
 		note_rest(task, slot, i);
-		if (slot->was_awake)
-			list_slot(&awake_slots, &awake_count, i);
-		if (slot->is_new || needs_account(slot))
-			list_slot(&slots_to_take, &visit->to_take, i);
+		list_looked_at(slot, i);
 		/* Here, where nothing sleeps: no session's totals wait for another one's memory. */
 		if (visit->totals && !needs_account(slot))
 			report_totals(task, slot, visit);
@@ -816,9 +841,9 @@ int sampler_pass(struct dbt_pass *pass)
 	visit = visit_of(pass, sampler);
 	if (note_moments && visit.announced && arrival_clock_offset)
 		bpf_loop(awake_count, note_slot_now, &visit, 0);
-	awake_count = 0;
+	awake_count = slots_to_take_count = 0;
 	bpf_loop(pass->slots, look_at_slot, &visit, 0);
-	bpf_loop(visit.to_take, take_slot, &visit, 0);
+	bpf_loop(slots_to_take_count, take_slot, &visit, 0);
 	return visit.ran;
 }
 
