@@ -398,15 +398,16 @@ impl Sessional {
 
 /// `DB time`, what the database would count as `DB CPU`, and DB time by state: that sums to it.
 fn times(whose: &str, cpu_ns: u128, sums: &Sums) -> Vec<SnapshotLine> {
-    let line = |name: String, ns| time(LineKind::Time, name, ns);
-    let mut lines = vec![
-        line(format!("{whose} time"), sums.total_ns()),
-        line(format!("{whose} CPU"), cpu_ns),
-    ];
-    let states = State::ALL.into_iter();
-    lines.extend(states.map(|state| line(format!("{whose} time, {state}"), sums.state_ns(state))));
-    lines.retain(|line| line.growth != 0);
-    lines
+    let whole = [(sums.total_ns(), " time", None), (cpu_ns, " CPU", None)];
+    let by_state = State::ALL.map(|state| (sums.state_ns(state), " time, ", Some(state)));
+    // Most of the times of idle sessions are none.
+    let times = whole.into_iter().chain(by_state).filter(|(ns, ..)| *ns != 0);
+    times
+        .map(|(ns, what, state)| {
+            let state = state.map_or("", State::as_str);
+            time(LineKind::Time, format!("{whose}{what}{state}"), ns)
+        })
+        .collect()
 }
 
 fn time(kind: LineKind, name: String, ns: u128) -> SnapshotLine {
