@@ -139,11 +139,11 @@ fuzz:
 	scripts/fuzz.sh $(or $(TIME),60)
 
 lint:
-	scripts/deps.sh build
+	scripts/deps.sh build lint
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	@if command -v npm >/dev/null; then scripts/web.sh; else echo "npm is not installed: the page in web/ is not checked"; fi
-	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run packaging/p*; else echo "shellcheck is not installed: shell scripts are not checked"; fi
+	scripts/web.sh
+	shellcheck scripts/*.sh .ci/run packaging/p*
 
 clean:
 	cargo clean

@@ -6,6 +6,7 @@
 #     demo    run the demonstration: a PostgreSQL server >= 14 with pgbench
 #     package make a Debian package: dpkg-dev
 #     test    what the test suite needs besides: dpkg-dev, lintian, Maven, Java, xz, zip, unzip, Python with venv, fio, iproute2, Go and Node (readers of exports), Chromium (reader of pages), debuginfod, perf, bpftrace, libbpf-tools, sysbench
+#     lint    check sources: Node with npm, shellcheck
 #     kernels what the test on another kernel needs: QEMU, busybox, cpio, kmod
 #
 # Presence is judged by files and commands, so a machine that has everything never runs a package manager.
@@ -118,6 +119,12 @@ perf_package() {
     if grep -qx 'ID=ubuntu' /etc/os-release; then echo linux-tools-generic; else echo linux-perf; fi
 }
 
+check_lint() {
+    have node || missing+=(nodejs)
+    have npm || missing+=(npm)
+    have shellcheck || missing+=(shellcheck)
+}
+
 check_kernels() {
     have qemu-system-x86_64 || missing+=(qemu-system-x86)
     [ -x /bin/busybox ] || missing+=(busybox-static)
@@ -181,9 +188,9 @@ install_missing() {
 [ $# -gt 0 ] || set -- --help
 for group in "$@"; do
     case $group in
-    build | demo | package | test | kernels) "check_$group" ;;
+    build | demo | package | test | lint | kernels) "check_$group" ;;
     *)
-        echo "usage: scripts/deps.sh build|demo|package|test|kernels …" >&2
+        echo "usage: scripts/deps.sh build|demo|package|test|lint|kernels …" >&2
         exit 2
         ;;
     esac
