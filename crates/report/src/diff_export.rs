@@ -8,6 +8,7 @@ use inferno::flamegraph;
 use inferno::flamegraph::color::{BackgroundColor, Color};
 
 use crate::diff::{Diff, DiffStack};
+use crate::drawing::shortened;
 use crate::folded::{KERNEL_SUFFIX, frame_name};
 use crate::printable::printable;
 
@@ -70,7 +71,7 @@ pub fn write_svg(diff: &Diff, widths: Widths, out: &mut dyn Write) -> io::Result
         })
         .collect();
     let mut options = flamegraph::Options::default();
-    options.title = printable(&diff.answer()).chars().take(TITLE).collect();
+    options.title = shortened(&printable(&diff.answer()), TITLE_PX, TITLE_CHARACTER_PX);
     options.subtitle = Some(match widths {
         Widths::Bad => "Width: time in BAD. Red: more than in GOOD, blue: less, for as much work".to_string(),
         Widths::Good => "Width: time in GOOD. Red: more in BAD, blue: less, for as much work".to_string(),
@@ -92,8 +93,9 @@ pub fn write_svg(diff: &Diff, widths: Widths, out: &mut dyn Write) -> io::Result
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)
 }
 
-/// Characters of a title that are seen.
-const TITLE: usize = 150;
+/// Room for a title, which is as large as inferno makes it (17 px), and how wide a character of it is at most.
+const TITLE_PX: i32 = 1_180;
+const TITLE_CHARACTER_PX: f64 = 17.0 * 0.61;
 
 /// Wait event, state and functions.
 fn names(stack: &DiffStack) -> Vec<String> {

@@ -9,7 +9,7 @@ impl Collector {
         if self.locks.is_none() {
             return;
         }
-        match self.database.look_at_locks(self.next_id) {
+        match self.database.look_at_locks(self.begun) {
             Some(Ok(_)) => {
                 if let Some(why) = self.database.without_fast_path() {
                     self.reasons.push(format!(
@@ -34,7 +34,7 @@ impl Collector {
             return;
         }
         let before = thread_cpu_ns();
-        let look = self.database.look_at_locks(self.next_id);
+        let look = self.database.look_at_locks(self.begun);
         let period = (now, thread_cpu_ns().saturating_sub(before));
         let Some(Ok(look)) = look else {
             locks.take_failure(period, self.clock, &mut self.rows);

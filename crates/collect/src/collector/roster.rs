@@ -347,6 +347,7 @@ impl Collector {
     }
 
     pub(super) fn take_id(&mut self) -> SessionId {
+        self.begun += 1;
         self.next_id += 1;
         SessionId(self.next_id - 1)
     }
