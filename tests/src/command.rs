@@ -105,8 +105,7 @@ pub fn dbtime<A: AsRef<OsStr>>(arguments: &[A]) -> Outcome {
 pub fn dbtime_as_nobody<A: AsRef<OsStr>>(arguments: &[A]) -> Outcome {
     // A copy, because the build directory may lie where nobody is let in.
     let open = open_directory();
-    let copy = open.path().join("dbtime");
-    fs::copy(dbtime_binary(), &copy).expect("the command can be copied");
+    let copy = copy_of_command(open.path());
     Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(&copy)
@@ -115,6 +114,22 @@ pub fn dbtime_as_nobody<A: AsRef<OsStr>>(arguments: &[A]) -> Outcome {
         .output()
         .expect("setpriv can be run")
         .into()
+}
+
+/// A copy of the command in a folder, by another process: a file that is open for writing cannot be run, and whatever a test beside this
+/// one starts while it is being copied here would have it open, too, for a moment.
+///
+/// # Panics
+/// When it cannot be copied.
+#[track_caller]
+pub fn copy_of_command(folder: &Path) -> PathBuf {
+    let copy = folder.join("dbtime");
+    let copied = Command::new("cp").arg(dbtime_binary()).arg(&copy).status();
+    assert!(
+        copied.expect("cp can be run").success(),
+        "the command can be copied"
+    );
+    copy
 }
 
 /// A temporary directory that everyone may read.

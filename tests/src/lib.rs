@@ -44,7 +44,7 @@ pub use block_trace::BlockTrace;
 pub use blocks::{BLOCK_BYTES, TableOfBlocks};
 pub use books::Books;
 pub use causes::{Part, causes, parts};
-pub use command::{Outcome, dbtime, dbtime_as_nobody, dbtime_binary, dbtime_with_memory};
+pub use command::{Outcome, copy_of_command, dbtime, dbtime_as_nobody, dbtime_binary, dbtime_with_memory};
 pub use diving::{Diving, instances, trace_settings};
 pub use folder::{copy, files};
 pub use hanging_disk::HangingDisk;

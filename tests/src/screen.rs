@@ -167,11 +167,12 @@ impl Screen {
     /// Makes the terminal larger or smaller.
     pub fn resize(&mut self, columns: u16, rows: u16) {
         let size = window(columns, rows);
+        // Before the command hears of it: what it draws then is for the new size, and it draws it once.
+        let mut seen = self.seen.lock().expect("no holder panics");
+        seen.emulator.screen_mut().set_size(cells(rows), cells(columns));
         // SAFETY: a plain call that reads the struct.
         let done = unsafe { libc::ioctl(self.terminal.as_raw_fd(), libc::TIOCSWINSZ, &size) };
         assert_eq!(done, 0, "the terminal takes a size");
-        let mut seen = self.seen.lock().expect("no holder panics");
-        seen.emulator.screen_mut().set_size(cells(rows), cells(columns));
     }
 
     /// Sends the command a signal.

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use dbtime::throwaway::{Cluster, Options};
-use dbtime_tests::{Outcome, Recorded, Session, children, dbtime_binary, distribution, needs_recording};
+use dbtime_tests::{Outcome, Recorded, Session, children, copy_of_command, distribution, needs_recording};
 use tempfile::TempDir;
 
 /// Who calls sudo.
@@ -20,7 +20,7 @@ struct Home(TempDir);
 impl Home {
     fn new() -> Home {
         let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
-        fs::copy(dbtime_binary(), home.path().join("dbtime")).expect("the command can be copied");
+        copy_of_command(home.path());
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
         chown(home.path(), Some(CALLER), Some(CALLER)).expect("tests run as root");
         Home(home)
@@ -280,7 +280,7 @@ fn a_lock_that_is_waited_for_points_to_who_held_it() {
     assert!(report.stdout.contains(next), "{report:#?}");
     let causes = home.run(&["report", "--causes"]).expect_code(0);
     assert!(
-        causes.stdout.contains("Next: dbtime report --session "),
+        causes.stdout.contains("Next: dbtime report --latches --session "),
         "{causes:#?}"
     );
     // Programs are told nothing of it, nor who has chosen a part.

@@ -6,7 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use dbtime::throwaway::Options;
-use dbtime_tests::{Programs, Recorded, Recorder, Running, distribution, needs_recording, processes_in};
+use dbtime_tests::{
+    Programs, Recorded, Recorder, Running, copy_of_command, distribution, needs_recording, processes_in,
+};
 
 /// Capabilities without which nothing can be recorded, and those that docs/doctor.md calls useful.
 const NEEDED: [&str; 4] = ["bpf", "perfmon", "sys_ptrace", "dac_read_search"];
@@ -31,8 +33,7 @@ fn only(capabilities: &[&str]) -> [String; 6] {
 /// Records a process for two seconds with these capabilities alone.
 fn record_with(capabilities: &[&str], pid: u32) -> (i32, String, Option<Recorded>) {
     let home = tempfile::tempdir().expect("a temporary directory");
-    let copy = home.path().join("dbtime");
-    fs::copy(dbtime_tests::dbtime_binary(), &copy).expect("the command can be copied");
+    let copy = copy_of_command(home.path());
     open_to_all(home.path());
     let output = home.path().join("test.dbt");
     let wrapper = only(capabilities);
@@ -61,8 +62,7 @@ fn record_with(capabilities: &[&str], pid: u32) -> (i32, String, Option<Recorded
 /// What `dbtime doctor` says with these capabilities alone: exit code, and text.
 fn doctor_with(capabilities: &[&str]) -> (i32, String) {
     let home = tempfile::tempdir().expect("a temporary directory");
-    let copy = home.path().join("dbtime");
-    fs::copy(dbtime_tests::dbtime_binary(), &copy).expect("the command can be copied");
+    let copy = copy_of_command(home.path());
     open_to_all(home.path());
     let wrapper = only(capabilities);
     let done = Command::new(&wrapper[0])
