@@ -386,6 +386,10 @@ fn a_recorder_that_stood_still_says_so_and_no_second_has_more_than_a_second() {
     std::thread::sleep(Duration::from_millis(1_500));
     let begun = Instant::now();
     signal(libc::SIGSTOP);
+    // On a busy host it goes on until its first thread has a CPU to stop on.
+    recorders
+        .iter()
+        .for_each(|(_, recorder)| wait_for_state(recorder.pid(), 'T'));
     std::thread::sleep(STOOD_STILL);
     signal(libc::SIGCONT);
     std::thread::sleep(Duration::from_millis(2_500));
