@@ -69,7 +69,7 @@ fn user_and_system_cpu_of_statements_are_what_pg_stat_kcache_counts() {
     // Computes; has the kernel make zeroes.
     for statement in [
         "SELECT count(DISTINCT md5(n::text)) FROM generate_series(1, 1000000) n",
-        "SELECT sum(length(pg_read_binary_file('/dev/zero', n, 16000000))) FROM generate_series(1, 1000) n",
+        "SELECT sum(length(pg_read_binary_file('/dev/zero', n, 16000000))) FROM generate_series(1, 3000) n",
     ] {
         cluster
             .psql("SELECT pg_stat_kcache_reset()")
