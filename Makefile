@@ -95,7 +95,7 @@ test:
 test-kernels:
 	scripts/deps.sh build demo kernels
 	cargo build --workspace --locked
-	scripts/kernel-test.sh
+	scripts/kernel-test.sh & release=$$!; scripts/kernel-test.sh backports; failed=$$?; wait $$release && exit $$failed
 	scripts/kernel-dive-test.sh
 
 # How fast SQL traces and traces of the kernel's functions are read, beside grep and wc; and, of FILES="perf.txt …", perf script

@@ -707,20 +707,25 @@ static __always_inline bool close_account(struct task_struct *task, struct dbt_t
 	return true;
 }
 
-/* Since Linux 6.13 a program at a system call may lose its CPU, and the switch would find the account half written. Before
- * that it could not. The kernel functions came in between. */
+/* Since Linux 6.13 a program at a system call may lose its CPU, as the tracepoint may fault, and the switch would find the account half
+ * written. Before that it could not. The kernel functions came in between, and then forbade what is done here while they hold the CPU. */
 extern void bpf_preempt_disable(void) __ksym __weak;
 extern void bpf_preempt_enable(void) __ksym __weak;
 
+static __always_inline bool may_lose_cpu(void)
+{
+	return bpf_core_field_exists(struct tracepoint_ext, faultable);
+}
+
 static __always_inline void hold_cpu(void)
 {
-	if (bpf_ksym_exists(bpf_preempt_disable))
+	if (may_lose_cpu() && bpf_ksym_exists(bpf_preempt_disable))
 		bpf_preempt_disable();
 }
 
 static __always_inline void release_cpu(void)
 {
-	if (bpf_ksym_exists(bpf_preempt_enable))
+	if (may_lose_cpu() && bpf_ksym_exists(bpf_preempt_enable))
 		bpf_preempt_enable();
 }
 

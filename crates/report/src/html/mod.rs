@@ -23,7 +23,6 @@ mod write;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use dbtime_model::recording::Meta;
 use dbtime_model::{Fidelity, Session, SessionId, StackId, State, Wait};
 
 pub use difference::{DifferencePage, difference};
@@ -40,7 +39,7 @@ use crate::numbered::Numbered;
 use crate::report::{Options, Report, ReportError, load, report};
 use crate::scan::{Activity, Period, scan};
 use crate::stack_views::function_keys;
-use crate::timeline::{Mark, TimelineOptions, ToldTimes, timeline, told_times};
+use crate::timeline::{Mark, TimelineOptions, timeline};
 use causes::Causes;
 use cells::{Amount, Cell, Cells, LEFT_OUT, POOLED, SAMPLED};
 use latencies::Latencies;
@@ -147,7 +146,7 @@ pub fn html(source: &Source, filter: &Filter) -> Result<HtmlPage, ReportError> {
     };
     let mut report = report(source, &options)?;
     let mut dimensions = load(source, filter)?;
-    let mut packer = Packer::new(source.meta(), filter);
+    let mut packer = Packer::new(source.meta().collector.resolution_s);
     scan(source, &mut dimensions, filter, |activity| packer.add(activity));
     let mut waited = HashSet::new();
     let causes = causes::pack(source, &mut dimensions, filter, &mut packer, &mut waited);
@@ -314,10 +313,6 @@ struct Packer {
     paths: Numbered<Path>,
     times: Cells,
     stacks: Cells,
-    /// Where rows of some seconds stand in the last of them.
-    told: ToldTimes,
-    /// Nothing is before it.
-    first_s: i64,
 }
 
 /// What a call path is made of.
@@ -330,8 +325,7 @@ struct Path {
 }
 
 impl Packer {
-    fn new(meta: &Meta, filter: &Filter) -> Packer {
-        let resolution_s = meta.collector.resolution_s;
+    fn new(resolution_s: u32) -> Packer {
         let mut statements = Numbered::default();
         // The first is none.
         statements.number(0);
@@ -344,10 +338,6 @@ impl Packer {
             paths: Numbered::default(),
             times: Cells::new(MOST_CELLS, resolution_s),
             stacks: Cells::new(MOST_CELLS, resolution_s),
-            told: told_times(meta),
-            first_s: filter
-                .from_us
-                .map_or(i64::MIN, |from_us| from_us.div_euclid(SECOND_US)),
         }
     }
 
@@ -380,6 +370,11 @@ impl Packer {
             session_state: row.session_state as u8,
             flags: sampled | if row.pooled { POOLED } else { 0 },
         };
+        let amount = Amount {
+            ns: row.ns,
+            samples: row.samples,
+        };
+        self.times.add(cell, amount);
         let path = Path {
             user: row.user_stack,
             kernel: row.kernel_stack,
@@ -389,21 +384,7 @@ impl Packer {
             },
         };
         let stack = self.paths.number(path);
-        let (times, stacks, first_s) = (&mut self.times, &mut self.stacks, self.first_s);
-        self.told
-            .spread(row.time, [row.ns, row.samples], |time_us, [ns, samples]| {
-                let window_s = time_us.div_euclid(SECOND_US).max(first_s);
-                let amount = Amount { ns, samples };
-                times.add(Cell { window_s, ..cell }, amount);
-                stacks.add(
-                    Cell {
-                        window_s,
-                        stack,
-                        ..cell
-                    },
-                    amount,
-                );
-            });
+        self.stacks.add(Cell { stack, ..cell }, amount);
     }
 
     /// The number of a wait as the recording has it.

@@ -20,7 +20,6 @@ pub use buckets::{BucketWidth, WidthError};
 
 pub(crate) use marks::Marks;
 pub use marks::{Mark, MarkKind};
-pub(crate) use told::ToldTimes;
 
 use crate::causes::ByCause;
 use crate::fast_map::FastMap;
@@ -36,6 +35,7 @@ use crate::sums::{FidelityMix, Sums};
 use crate::trace::alike_by;
 use placement::{Placement, Reach};
 use recorded::{RecordedSeconds, recorded_ns};
+use told::ToldTimes;
 
 /// What a time line is about.
 #[derive(Debug, Clone, PartialEq)]
@@ -328,18 +328,10 @@ fn reach(meta: &Meta) -> Reach {
     if is_long(meta) {
         return Reach::Back;
     }
-    let times = told_times(meta);
+    let times = ToldTimes::of(&meta.periods);
     match times.is_empty() {
         true => Reach::Second,
         false => Reach::Told(times),
-    }
-}
-
-/// The times of which the recording tells only as a whole.
-pub(crate) fn told_times(meta: &Meta) -> ToldTimes {
-    match is_long(meta) {
-        true => ToldTimes::default(),
-        false => ToldTimes::of(&meta.periods),
     }
 }
 
