@@ -43,15 +43,16 @@ struct {
 	__type(value, struct dbt_announced);
 } announced SEC(".maps");
 
-/* Of the sessions that ran between the last two looks at them. A pass makes the list while it looks. */
+/* Lists that a pass makes while it looks: of the sessions that ran between the last two looks at them, and of those of which it has found
+ * what is to be taken. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 16384); /* user space sets it */
 	__type(key, __u32);
 	__type(value, __u32);
-} awake_slots SEC(".maps");
+} awake_slots SEC(".maps"), slots_to_take SEC(".maps");
 
-/* How many of them there are. */
+/* How many there are of `awake_slots`. */
 __u32 awake_count = 0;
 
 /* Moments that were noted, and how long that took. */

@@ -25,8 +25,9 @@ __u64 running_ns = 0;
  * what the context is whatever the kernel's own struct has become. Its low two bits are the privilege level. */
 #define CODE_SEGMENT 17
 
-/* Exact tier: whether it is in a system call. Found in user code, which may be inside a wait event, the account is cut,
- * or opened: there is no better moment. (Kernel code that this interrupts may be writing the account.) */
+/* Exact tier: whether it is in a system call. Found in user code, which may be inside a wait event, the account is cut:
+ * there is no better moment. (Kernel code that this interrupts may be writing the account.) One that is not open is opened,
+ * which nobody else does meanwhile: user code is in no call, and where calls are not traced it does not matter. */
 static __always_inline bool is_in_call(struct task_struct *task, struct dbt_sample *sample)
 {
 	struct dbt_account *account = bpf_task_storage_get(&accounts, task, 0, 0);
@@ -34,22 +35,22 @@ static __always_inline bool is_in_call(struct task_struct *task, struct dbt_samp
 
 	if (!account)
 		return false;
-	if (sample->flags & SAMPLE_USER_MODE) {
-		if (account->status != ACCOUNT_OPEN && !open_own(account, task, now))
-			return false;
-		if (trace_calls) {
-			begin_write(account);
-			account->activity = sample->activity;
-			if (sample->activity.wait)
-				settle_own(account, &(struct dbt_boundary){
-					.now = now,
-					.task = task,
-					.run_delay = task->sched_info.run_delay,
-					.switches = switches_of(task),
-					.user_wait = sample->activity.wait,
-				});
-			end_write(account);
-		}
+	if (trace_calls && !(sample->flags & SAMPLE_USER_MODE))
+		return account->in_call;
+	if (account->status != ACCOUNT_OPEN && !open_own(account, task, now))
+		return false;
+	if (trace_calls) {
+		begin_write(account);
+		account->activity = sample->activity;
+		if (sample->activity.wait)
+			settle_own(account, &(struct dbt_boundary){
+				.now = now,
+				.task = task,
+				.run_delay = task->sched_info.run_delay,
+				.switches = switches_of(task),
+				.user_wait = sample->activity.wait,
+			});
+		end_write(account);
 	}
 	return account->in_call;
 }

@@ -29,15 +29,7 @@ struct {
 	__type(value, struct dbt_pass);
 } current_pass SEC(".maps");
 
-/* Those of which this pass has found what is to be taken. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 16384); /* user space sets it */
-	__type(key, __u32);
-	__type(value, __u32);
-} slots_to_take SEC(".maps");
-
-/* How many of them there are. */
+/* How many of `slots_to_take` there are. */
 __u32 slots_to_take_count = 0;
 
 /* Moments are of the scheduler's clock. */
