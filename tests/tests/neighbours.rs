@@ -1,6 +1,7 @@
 //! Recorders beside each other and beside other tools; sessions that come, go, and lie about themselves; and the bounds that
 //! hold whatever they do.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -301,6 +302,55 @@ fn a_thousand_connections_that_come_and_go_stay_within_bounds() {
         assert!(seen > 1_000, "{tier:?}: {seen} of 1500 connections were seen");
         assert_little_is_unknown(&recorded, 0.05);
     }
+}
+
+/// Beside far more work than there are CPUs for, what the kernel has sent is taken seconds later. Sessions have ended by then whose
+/// time, and end, are still to come.
+#[test]
+fn a_recorder_that_is_seconds_behind_has_all_time_of_sessions_that_have_ended() {
+    const CLIENTS: usize = 64;
+    const LASTS: u64 = 12;
+    needs_recording!();
+    let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
+    let script = home.path().join("computes.sql");
+    fs::write(
+        &script,
+        "SELECT count(*) FROM generate_series(1, 20000) AS n WHERE n % 7 = 3;\n",
+    )
+    .expect("written");
+    let cluster = distribution().start(Options::default());
+    let data_dir = cluster.data_dir().to_str().expect("a plain path");
+    let recorder = Recorder::through(&["nice", "-n", "15"], &["--postgres", data_dir, "--exact=calls"]);
+    pgbench::run(
+        &cluster,
+        &[
+            "--no-vacuum",
+            "--jobs=2",
+            &format!("--client={CLIENTS}"),
+            &format!("--time={LASTS}"),
+            &format!("--file={}", script.display()),
+        ],
+    );
+    let recorded = recorder.stop();
+    // A session has a row for each name of its application.
+    let mut of_pid: BTreeMap<u32, u64> = BTreeMap::new();
+    for client in recorded.clients() {
+        *of_pid.entry(client.row.pid).or_default() += client.accounted_ns();
+    }
+    // pgbench has one more connection, before the others.
+    let long: Vec<u64> = of_pid
+        .into_values()
+        .filter(|ns| *ns > SECOND.as_nanos() as u64)
+        .collect();
+    say(&format!(
+        "accounted for at least {:?} ms of {LASTS} s",
+        long.iter().map(|ns| ns / 1_000_000).min()
+    ));
+    assert_eq!(long.len(), CLIENTS, "{long:?}");
+    assert!(
+        long.iter().all(|ns| *ns >= LASTS * 1_000_000_000 - 500_000_000),
+        "{long:?}"
+    );
 }
 
 #[test]

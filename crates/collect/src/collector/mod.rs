@@ -192,7 +192,7 @@ impl Collector {
         if now >= self.next_check_ns {
             self.next_check_ns = now + 1_000_000_000;
             self.note_standstill();
-            self.drop_unreported(now)?;
+            self.drop_unreported()?;
             self.rows.sessions.append(&mut self.alike.take_rows(now));
             let now_us = self.clock.wall_us(now);
             self.quality.samples += self.pool.settle(now_us, &mut self.rows, &self.held_locks);

@@ -228,12 +228,14 @@ impl Collector {
     }
 
     /// Ends the sessions of which the kernel has reported nothing for some seconds and that are gone: they ended between
-    /// being listed and being watched, or the event of their end was lost.
-    pub(super) fn drop_unreported(&mut self, now: u64) -> Result<(), CollectError> {
+    /// being listed and being watched, or the event of their end was lost. What it has reported and was not taken yet does not
+    /// count: on a saturated host that may be seconds, with the very ends in it.
+    pub(super) fn drop_unreported(&mut self) -> Result<(), CollectError> {
+        let taken_until = self.accounted_ns;
         let gone: Vec<u32> = self
             .sessions
             .values()
-            .filter(|s| now.saturating_sub(s.last_report_ns()) > UNREPORTED_NS)
+            .filter(|s| taken_until.saturating_sub(s.last_report_ns()) > UNREPORTED_NS)
             .filter(|s| !s.has_account() || process::parent(s.pid).is_none())
             .map(|s| s.pid)
             .collect();
