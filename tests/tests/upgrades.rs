@@ -206,7 +206,7 @@ fn a_server_that_comes_back_as_another_version_on_another_directory_is_followed(
     );
     // Where the new one is there before the next second, nobody was asked in between.
     assert!(
-        said("does not tell its statistics any longer") <= 1,
+        said("no longer reports its statistics") <= 1,
         "{:#?}",
         asked.meta.notes
     );

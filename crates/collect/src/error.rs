@@ -22,7 +22,9 @@ pub enum CollectError {
     )]
     NoStandby(PathBuf),
     /// Standbys are PostgreSQL's.
-    #[error("--standby: only of a whole PostgreSQL server the standby can be recorded too")]
+    #[error(
+        "--standby works only when a whole PostgreSQL server is recorded, not a single session or another program"
+    )]
     NoStandbyOf,
     /// The process does not exist.
     #[error("pid {0}: no such process")]

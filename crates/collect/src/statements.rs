@@ -19,7 +19,7 @@ const POOLED_TEXT: &str = "[statements not told apart]";
 const ONE_OF_THESE: &str = "[one of these] ";
 /// What to say when there are more.
 const TOO_MANY: &str = "more than 100000 statements: further ones are recorded by their ids, without text";
-const TOO_MANY_AT_A_TIME: &str = "at times there was no room to tell all statements apart: those that are left over are one, [statements not told apart]";
+const TOO_MANY_AT_A_TIME: &str = "at times there was no room to tell all statements apart: the remaining ones are shown as one, [statements not told apart]";
 /// CPU time of getting them, in seconds: at once, and in every second after that.
 const CPU_S: f64 = 1.0;
 const CPU_S_A_SECOND: f64 = 0.1;

@@ -88,8 +88,8 @@ fn pid(number: &str, word: &str) -> Result<u32, String> {
     let pid: Option<NonZeroU32> = number.parse().ok();
     pid.map(NonZeroU32::get).ok_or_else(|| {
         format!(
-            "'{number}' in '{word}' is not a pid: pids are whole numbers, with commas and no blanks between them (4711,4712); \
-            what begins with a digit and is a name needs to be told of what (user={word})"
+            "'{number}' in '{word}' is not a pid: pids are whole numbers, with commas and no blanks between them (4711,4712); for a name \
+             that begins with a digit, say what it names (user={word})"
         )
     })
 }
@@ -129,7 +129,7 @@ fn within_quotes<'a>(text: &'a str, word: &str) -> Result<&'a str, String> {
             typed in a shell does, or a variable within \"\""
         )),
         Some(_) => Err(format!(
-            "{word}: quotes have to be around all of a value; around one that has {quote} in it put the other kind of quotes"
+            "{word}: quotes must enclose the whole value; if the value contains {quote}, use the other kind of quotes"
         )),
     }
 }

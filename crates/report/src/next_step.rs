@@ -105,7 +105,7 @@ pub fn next_steps(report: &Report) -> Vec<NextStep> {
     let latches = of_classes(&["LWLock"]);
     if latches >= LOCKS && has::<HeldLockRow>(meta) {
         let why = format!(
-            "who held LWLocks, doing what and where in the code ({latches:.0} % of DB time was waited for them)"
+            "who held LWLocks, doing what and where in the code ({latches:.0} % of DB time was spent waiting for them)"
         );
         steps.push((latches, NextStep::new("report", "--latches", why)));
     }
@@ -181,11 +181,11 @@ pub fn next_steps_of_causes(report: &CauseReport) -> Vec<NextStep> {
         // It did nothing that a report of it would show.
         if did.is_some_and(SessionState::is_idle_in_transaction) && has::<LockRow>(&report.meta) {
             let why =
-                "which locks the session had for which others waited longest, and after which statement"
+                "which locks were held by the session that others waited for longest, and after which statement"
                     .to_string();
             return NextStep::new("report", &format!("--latches --session {pid}"), why);
         }
-        let why = "what the session did for which others waited longest".to_string();
+        let why = "what the session that others waited for longest was doing".to_string();
         NextStep::new("report", &format!("--session {pid}"), why)
     });
     first.into_iter().collect()

@@ -146,7 +146,7 @@ pub enum ReportError {
         more: bool,
     },
     /// The filter leaves no whole second.
-    #[error("the period is empty: its end must be at least one second after its begin")]
+    #[error("the period is empty: it must end at least one second after it begins")]
     EmptyPeriod,
     /// The recording is none of context switches.
     #[error("no context switches in this recording; 'dbtime sched -o' records them")]

@@ -364,7 +364,7 @@ fn every_loss_is_shown_and_none_that_did_not_happen() {
     let words = [
         "kept without their stacks",
         "pushed the session off",
-        "theirs was over too soon",
+        "their own was over too soon",
         "wait event could not be read",
         "more than one period late",
         "the kernel refused",

@@ -807,7 +807,7 @@ fn gaps_and_calls_in_flight_are_shown() {
     let text = text::render(&report, 120);
     has_line(
         &text,
-        "Gaps (stretches of a second or more of which no line tells): 1, 1.250000 s in all",
+        "Gaps (stretches of a second or more that no line covers): 1, 1.250000 s in all",
     );
     has_line(
         &text,

@@ -357,7 +357,7 @@ fn what_the_recording_does_not_carry_nobody_says() {
     }
     let said = cannot_say(others, "hold:transactionid=0.5");
     assert!(
-        said.contains("Lock:transactionid (56 % of DB time) are of sessions that ended no transaction"),
+        said.contains("Lock:transactionid (56 % of DB time) are of sessions with no counted transaction"),
         "{said}"
     );
     // A session in the way that has no transactions.

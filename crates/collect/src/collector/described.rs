@@ -130,7 +130,7 @@ impl Collector {
         );
         if all > 0 && stolen * 100 > all {
             self.note(format!(
-                "{:.1} % of this host's CPU time went to interrupts or was stolen by the hypervisor: what the kernel takes off the runtime of the sessions it hit is counted as blocked",
+                "{:.1} % of this host's CPU time went to interrupts or was stolen by the hypervisor: what the kernel therefore subtracts from the run time of the sessions it hit is counted as blocked",
                 stolen as f64 * 100.0 / all as f64
             ));
         }

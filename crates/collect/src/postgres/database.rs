@@ -333,7 +333,7 @@ impl Database for PostgresDatabase {
         match self.places.as_ref().map(|places| &places.held_locks) {
             Some(Err(why)) => reasons.push(format!("holders of LWLocks are not recorded: {why}")),
             Some(Ok(locks)) if locks.list.pages.is_none() => {
-                reasons.push("of which pages BufferContent locks are is not recorded: this server has them in no known way".to_string());
+                reasons.push("which pages BufferContent locks belong to is not recorded: this server keeps these locks in an unknown way".to_string());
             }
             Some(Ok(_)) | None => {}
         }

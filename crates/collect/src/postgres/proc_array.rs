@@ -135,7 +135,7 @@ impl ProcArray {
             .ok_or("the lists of locks of the server's processes are not where they should be")?;
         array.pid = array
             .place_of_pid(own, processes)
-            .ok_or("the server's processes do not name themselves where they should")?;
+            .ok_or("the pids of the server's processes are not where they should be")?;
         array.fast_path = array.place_of_fast_path(&bytes, major, processes, own, status);
         Ok(array)
     }
@@ -264,7 +264,7 @@ impl ProcArray {
             Some((of_entry, number(&record, self.database())))
         });
         if databases.take(WITNESSES).any(|(one, other)| one != other) {
-            return Err("the server's processes do not name their database where they should");
+            return Err("the databases of the server's processes are not where they should be");
         }
         const OTHER: &str = "this build of the server keeps them in an unknown place";
         let members = self.lists_at(bytes, self.lists + LISTS * HEAD..self.step - HEAD, 1);

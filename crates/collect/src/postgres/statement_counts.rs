@@ -485,7 +485,7 @@ impl StatementCounts {
         say(
             growths.begun_anew,
             &mut self.said.reset,
-            "pg_stat_statements was reset, or begun anew for some statements: what was counted between the last answer and that is \
+            "pg_stat_statements was reset, or restarted for some statements: what it counted between the last answer and the reset is \
              missing"
                 .to_string(),
         );
@@ -493,7 +493,7 @@ impl StatementCounts {
             has_hidden,
             &mut self.said.hidden,
             format!(
-                "pg_stat_statements hides the statements of others from {user}, who is no member of pg_read_all_stats: they are counted \
+                "pg_stat_statements hides the statements of others from {user}, who is not a member of pg_read_all_stats: they are counted \
                  together"
             ),
         );

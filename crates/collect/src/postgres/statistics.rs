@@ -353,7 +353,7 @@ impl Asking {
                 let is_said = std::mem::replace(&mut self.is_away, true);
                 (!is_said).then(|| {
                     Told::Note(format!(
-                        "the server does not tell its statistics any longer: {why}; it is asked again every second"
+                        "the server no longer reports its statistics: {why}; it is asked again every second"
                     ))
                 })
             }
@@ -420,7 +420,7 @@ impl Asking {
             Err(why) => match std::mem::replace(&mut self.told_of_activity, true) {
                 true => Vec::new(),
                 false => vec![Told::Note(format!(
-                    "pg_stat_activity does not tell what sessions execute: {why}; it is asked again every second"
+                    "pg_stat_activity does not say what sessions execute: {why}; it is asked again every second"
                 ))],
             },
         }
@@ -528,10 +528,10 @@ fn not_told(refused: &[String], is_all: bool) -> String {
     let rest = if is_all {
         ""
     } else {
-        "; what else it counts is told"
+        "; its other statistics are reported"
     };
     format!(
-        "not known, because the server does not tell it: {}{rest}",
+        "not known, because the server does not report it: {}{rest}",
         refused.join("; ")
     )
 }

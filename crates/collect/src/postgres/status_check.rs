@@ -64,14 +64,14 @@ fn agrees(said: Said, known: Known, first: Said, text_bytes: Option<u32>) -> Res
     }
     // 18 fills in the database a moment after the process.
     if said.database != 0 && known.database.is_some_and(|database| database != said.database) {
-        return Err("the server's entries name other databases than its sessions are in");
+        return Err("the server's entries name databases other than those of its sessions");
     }
     if said.state >= STATES {
-        return Err("the server's entries have states that there are not");
+        return Err("the server's entries contain states that do not exist");
     }
     let is_text = text_bytes.is_none_or(|bytes| steps(said.text, first.text, bytes.into()));
     if !is_text || !steps(said.application, first.application, MOST_NAME as u64) {
-        return Err("the server's entries have their texts elsewhere");
+        return Err("the server's entries keep their texts in another place");
     }
     Ok(())
 }

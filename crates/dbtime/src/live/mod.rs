@@ -220,7 +220,7 @@ impl Live<'_> {
         }
         if let Some(late_ns) = self.windows.late_ns() {
             self.say(&format!(
-                "note: {:.3} s of time, or counts of it, came only after their snapshot had been shown, and are not in it",
+                "note: {:.3} s of time, or its counts, arrived only after its snapshot had been shown, and are not in it",
                 late_ns as f64 / 1e9
             ));
         }

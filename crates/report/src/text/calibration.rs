@@ -88,7 +88,7 @@ pub(super) fn cost(cost: &CostOfLooking, page: &mut Page) {
     };
     if !cost.is_measurable {
         page.paragraph(&format!(
-            "  {whose} looked at {calls} system calls; what that cost is below the noise of the calibration of {when} UTC ({} a call)",
+            "  {whose} looked at {calls} system calls; the cost of that is below the noise of the calibration of {when} UTC ({} per call)",
             duration(cost.noise_ns.into())
         ));
         return;
@@ -104,8 +104,8 @@ pub(super) fn cost(cost: &CostOfLooking, page: &mut Page) {
         false => String::new(),
     };
     page.paragraph(&format!(
-        "  about {} s of this is the tool{share}: {whose} looked at {calls} system calls, each about {} longer by the calibration of \
-         {when} UTC{host}",
+        "  about {} s of this is the tool{share}: {whose} looked at {calls} system calls, each of which took about {} longer, according to \
+         the calibration of {when} UTC{host}",
         seconds(cost.total_ns),
         duration(cost.extra_ns.into())
     ));

@@ -42,7 +42,7 @@ pub(super) fn render(report: &CommandReport, page: &mut Page) {
 
 fn heading(statement: &StatementCommands) -> String {
     match (statement.id, &statement.text) {
-        (0, _) => "Commands of which no query is known".to_string(),
+        (0, _) => "Commands whose query is not known".to_string(),
         (id, Some(text)) => format!("Query {}: {}", query_id(id), beginning(text, TEXT)),
         (id, None) => format!("Query {}", query_id(id)),
     }

@@ -66,7 +66,7 @@ fn text(connecting: &Connecting) -> String {
             phases.join(", ")
         );
         if unknown >= MATTERS {
-            text += &format!(" Of {unknown:.1} % no stack tells whether it is.");
+            text += &format!(" For {unknown:.1} % there is no stack to tell.");
         }
     }
     text

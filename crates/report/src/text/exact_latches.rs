@@ -58,10 +58,10 @@ pub(super) fn heading(exact: &ExactLatches, page: &mut Page) {
         page.paragraph(&format!("Ended before its time: {why}."));
     }
     if !exact.not_by.is_empty() {
+        let by = exact.not_by.join(", ");
         page.paragraph(&format!(
-            "What was counted is not told apart by {}, and not shown: of a use it is known who took which lock, for which statement, and \
-             where in the code it was asked for. Leave that out to see it.",
-            exact.not_by.join(", ")
+            "Counts cannot be divided by {by}, and are not shown: of each use only the session, the lock, the statement and the place in \
+             the code are known. Leave out {by} to see them."
         ));
     }
     let mut missing = Vec::new();
@@ -153,7 +153,7 @@ fn overview(report: &LatchReport, exact: &ExactLatches, page: &mut Page) {
         .sum();
     if refused > 0 {
         page.line(&format!(
-            "{} of a lock only if it is free, and it was not",
+            "{} to take a lock only if it is free failed, because it was not",
             counted(refused, "attempt")
         ));
     }

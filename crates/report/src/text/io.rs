@@ -58,8 +58,8 @@ fn waits(waits: &ReadWaits, page: &mut Page) {
     }
     page.paragraph(&format!(
         "The ledger has {} s of DB time in these wait events, {} s of it in the run queue; the reads in them took {} s. The other {} s \
-         ({} %) are before and after the calls: a wait event begins before its call, and lasts until the session has a CPU and says that it \
-         goes on.",
+         ({} %) are before and after the calls: a wait event begins before its call, and lasts until the session has a CPU again and \
+         leaves the wait.",
         seconds(waits.db_time_ns),
         seconds(waits.run_queue_ns),
         seconds(waits.reads_ns),

@@ -89,9 +89,9 @@ fn notes_of_import(report: &LatchReport, page: &mut Page) {
 /// Of samples of all holders: the columns of `LatchProfX`.
 fn of_samples(report: &LatchReport, looked: LatchSamples, page: &mut Page) {
     page.paragraph(&format!(
-        "Latches of the server, by {} of all their holders in {} s. held ms: of the time in which samples were taken as much as of \
-         the samples. avg hold ms: that by gets, which are the holds that samples met: shorter ones are met seldom, so it is too long \
-         rather than too short.",
+        "Latches of the server, by {} of all their holders in {} s. held ms: the same share of the sampled time as of the samples. avg \
+         hold ms: held ms divided by gets (the holds that samples met); short holds are seldom met, so it is too long rather than too \
+         short.",
         counted(looked.samples, "sample"),
         seconds(looked.ns),
     ));
@@ -246,11 +246,11 @@ fn profile(report: &LatchReport, page: &mut Page) {
     }
     page.paragraph(match exact {
         Some(_) => {
-            "held s, held %, samples: by samples; held %: of the elapsed time. The rest: every use, counted. Of several locks that are held \
-             at a time both sum."
+            "held s, held %, samples: by samples; held %: of the elapsed time. The rest: every use, counted. Both add up over locks held \
+             at the same time."
         }
         None => {
-            "held %: of the elapsed time. Of several locks that are held at a time it sums. How often they were taken samples do not tell."
+            "held %: of the elapsed time. It adds up over locks held at the same time. Samples do not tell how often they were taken."
         }
     });
 }

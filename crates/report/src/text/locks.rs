@@ -11,15 +11,15 @@ use crate::number::{counted, seconds};
 pub(super) fn render(report: &LockReport, filter: &Filter, top: usize, page: &mut Page) {
     page.heading("Heavyweight locks (pg_locks)");
     page.paragraph(&format!(
-        "{} at the server's lock table, which stand for {} s. {}Times are those that looks stand for. Since when a lock is held the server \
-         does not say: >= is for how long it was seen without a break, in one transaction.",
+        "{} at the server's lock table, which stand for {} s. {}Times are those that looks stand for. The server does not say since when a \
+         lock is held: >= is how long it was seen without a break, in one transaction.",
         counted(report.looks, "look"),
         seconds(report.looked_ns),
         left_out(report),
     ));
     if !(filter.waits.is_empty() && filter.states.is_empty()) {
         page.paragraph(
-            "Of those who have a lock neither wait event nor state is recorded with it: they are left out.",
+            "Wait event and state of lock holders are not recorded: with this filter, holders are left out.",
         );
     }
     if report.locks.is_empty() {
@@ -82,7 +82,7 @@ fn left_out(report: &LockReport) -> String {
     }
     if report.without_room > 0 {
         said.push_str(&format!(
-            "For {} there was no room: there are more than are read or kept. ",
+            "There was no room for {}: the table has more than are read or kept. ",
             counted(report.without_room, "lock")
         ));
     }

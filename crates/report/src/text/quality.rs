@@ -34,7 +34,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     }
     if report.meta.database.entries_checked > 0 {
         page.paragraph(&format!(
-            "  what sessions execute was read where {} processes of the server had it: of each, the process, database, state and texts found there were its own",
+            "  what sessions execute was read from a place that was checked in {} processes of the server: the pid, database, state and texts found there were each process's own",
             report.meta.database.entries_checked
         ));
     }
@@ -49,7 +49,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         ),
         (
             quality.stood_in,
-            "samples with another wait event of their session, theirs was over too soon",
+            "samples with another wait event of their session, because their own was over too soon",
         ),
         (
             quality.waits_not_read,
@@ -77,7 +77,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         ),
         (
             quality.stacks_without_room.into(),
-            "stacks for which the recorder had no room, because too many were new: they are one, of one frame that says so",
+            "stacks for which the recorder had no room, because too many were new: they are shown as one stack, whose only frame says so",
         ),
         (
             quality.sessions_not_recorded.into(),

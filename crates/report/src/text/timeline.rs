@@ -229,7 +229,7 @@ fn notes(timeline: &Timeline, page: &mut Page) {
             ));
         }
         Some(cpus) => page.heading(&format!(
-            "The host has {}, far more than there were active sessions: no line of them.",
+            "The host has {}, far more than there were active sessions: the line for CPUs is not drawn.",
             counted(cpus, "CPU")
         )),
         None => page.line(""),

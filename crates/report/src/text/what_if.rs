@@ -31,8 +31,8 @@ fn said(asked: &str, of: &Prediction, page: &mut Page) {
     row("average active sessions", 2, |figures| figures.aas);
     page.table(&table);
     page.paragraph(&format!(
-        "{:.0} transactions of {} clients in {:.0} s, played anew. With nothing different that gives {:+.1} % of the throughput that was \
-         recorded. from, to: nine in ten resamples of the recording, for even and for random durations, widened by that, and by what is \
+        "{:.0} transactions of {} clients in {:.0} s, replayed. With nothing changed, the replay's throughput is {:+.1} % off what was \
+         recorded. from, to: nine in ten resamples of the recording, for even and for random durations, widened by that and by what is \
          said below.",
         of.transactions,
         of.clients,

@@ -265,8 +265,8 @@ pub fn help() -> Page {
         "                 how long it waited itself and how long those behind it (in AAS)",
         "  latency        single events, where they are counted: --exact, --exact=calls",
         "  not sampled    time that the kernel counted and into which no sample fell",
-        "  lost, torn     samples without room, and such as were dropped because the",
-        "                 session ran while it was read",
+        "  lost, torn     samples for which there was no room, and those dropped because",
+        "                 the session ran while it was read",
     ] {
         page.line(line);
     }

@@ -192,7 +192,7 @@ fn cannot_say(recorded: &Recorded, meta: &Meta) -> Option<String> {
     }
     if passing > MOST_PASSING * all {
         return Some(format!(
-            "{:.0} % of the transactions are of sessions that came or went meanwhile: that is no closed load",
+            "{:.0} % of the transactions are of sessions that came or went meanwhile: that is not a closed load",
             percent(passing, all)
         ));
     }
@@ -209,7 +209,7 @@ fn cannot_say(recorded: &Recorded, meta: &Meta) -> Option<String> {
         ));
     }
     if recorded.workers > MOST_WORKERS * recorded.db_time.0 {
-        return Some("parallel workers have a part in the DB time, which is not modelled".to_string());
+        return Some("parallel workers have a share of the DB time, and they are not modelled".to_string());
     }
     if meta.host.cpus == 0 {
         return Some("the recording does not say how many CPUs there are".to_string());
@@ -272,8 +272,8 @@ fn is_there(change: &WhatIf, recorded: &Recorded) -> Result<(), String> {
             if let Some((wait, ns)) = recorded.events.iter().find(|(wait, _)| of_lock(wait)) {
                 let (clients, others) = recorded.db_time;
                 return Err(format!(
-                    "the waits in {wait} ({:.0} % of DB time) are of sessions that ended no transaction which was counted; only what \
-                     is done for transactions can be played",
+                    "the waits in {wait} ({:.0} % of DB time) are of sessions with no counted transaction; only what is done for \
+                     transactions can be replayed",
                     100.0 * ns / (clients + others).max(1.0)
                 ));
             }
@@ -359,7 +359,7 @@ fn predict(recorded: &Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Predict
         };
         let missed: Vec<String> = misses.iter().map(of).collect();
         return Err(format!(
-            "played with nothing different the load is not what was recorded ({})",
+            "replayed with nothing changed, the load is not what was recorded ({})",
             missed.join("; ")
         ));
     }
@@ -430,21 +430,20 @@ fn predict(recorded: &Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Predict
         let cycle = recorded.clients.len() as f64 / throughput.1.max(1e-9);
         throughput.1 *= cycle / (cycle - on_the_way).max(0.5 * cycle);
         assumes.push(format!(
-            "The upper end of the throughput allows for clients that have their answers, and are awake, sooner by {:.2} ms where more \
-             goes on.",
+            "The upper end of the throughput allows for clients that get their answers and wake up {:.2} ms sooner when more is going on.",
             1e3 * on_the_way
         ));
     }
     if let Some([before, after]) = more_flushes(&model, &fits, &weights, changes) {
         let mut sentence = format!(
-            "The log is flushed {after:.0} times a second instead of {before:.0}: whether its device takes as many the recording does not \
-             say."
+            "The log is flushed {after:.0} times a second instead of {before:.0}: the recording does not say whether its device can take \
+             as many."
         );
         if facts.flush_busy >= BUSY {
             throughput.0 *= 1.0 - MISS_OF_BUSY;
             response.1 /= 1.0 - MISS_OF_BUSY;
-            sentence += " It was busy nearly all the time, and one that takes only so many writes a second is slower the more come: the \
-             lower end of the throughput allows for it.";
+            sentence += " It was busy nearly all the time, and a device that takes only so many writes a second gets slower the more come: \
+             the lower end of the throughput allows for that.";
         }
         assumes.push(sentence);
     }
@@ -485,16 +484,16 @@ fn of_denser(of: &Denser) -> String {
     let [cpu, least] = of.cpu;
     if least < cpu {
         parts.push(format!(
-            "up to {} of its other {} of CPU, and as great a part of its time in the run queue: {:.1} times as much CPU is wanted in a \
-             second as was recorded, so that caches which were cold are warm",
+            "up to {} of its other {} of CPU, and the same share of its time in the run queue: {:.1} times as much CPU is wanted per \
+             second as was recorded, so caches that were cold may be warm",
             ms(cpu - least),
             ms(cpu),
             of.density
         ));
     }
     format!(
-        "The upper end of the throughput, and the lower end of the DB time, allow for what a transaction of a denser load may not need: {}. \
-         How much of it comes true the recording does not say.",
+        "The upper end of the throughput, and the lower end of the DB time, allow for what a transaction of a denser load may not need: \
+         {}. The recording does not say how much of that will come true.",
         parts.join("; ")
     )
 }
@@ -560,7 +559,7 @@ fn assumptions(recorded: &Recorded, model: &Model<'_>, changes: &[WhatIf]) -> Ve
     let locks: Vec<&str> = model.locks().collect();
     if !locks.is_empty() {
         assumes.push(format!(
-            "Each of these is one lock that one has at a time, in the order of coming: {}.",
+            "Each of these is one lock that one session has at a time, in order of arrival: {}.",
             locks.join(", ")
         ));
     }

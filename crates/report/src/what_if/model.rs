@@ -502,13 +502,13 @@ fn lock_model(recorded: &Recorded, name: &str, waited: f64) -> Result<LockModel,
     }
     if facts.shared > MOST_SHARED * held {
         return Err(format!(
-            "{name} was held by several at a time to read, which is not modelled"
+            "{name} was held for reading by several at a time, which is not modelled"
         ));
     }
     let followed = facts.followed.max(1.0);
     if facts.by_others > 0.1 * followed {
         return Err(format!(
-            "for {:.0} % of the waits for {name} somebody was in the way whose transactions are not counted",
+            "for {:.0} % of the time that {name} was waited for, somebody was in the way whose transactions are not counted",
             100.0 * facts.by_others / followed
         ));
     }
@@ -517,7 +517,7 @@ fn lock_model(recorded: &Recorded, name: &str, waited: f64) -> Result<LockModel,
     } else {
         if facts.followed < 0.5 * waited || waited < 0.2 * NS {
             return Err(format!(
-                "{name} was waited for too little ({:.3} s, {:.3} s of it followed) to tell for how long it is held",
+                "{name} was not waited for enough ({:.3} s, {:.3} s of it followed) to tell how long it is held",
                 waited / NS,
                 facts.followed / NS
             ));

@@ -97,7 +97,7 @@ impl Catalogue {
             relation.id == PG_CLASS && relation.name == "pg_class" && relation.schema == PG_CATALOG
         };
         if !relations.iter().any(is_itself) {
-            return Err(io::Error::other("pg_class has not its own name in it"));
+            return Err(io::Error::other("pg_class does not contain its own name"));
         }
         let schemas = schemas(database, &relations, &mut log)?;
         Ok(Catalogue::of(&relations, &schemas))

@@ -104,8 +104,8 @@ impl Ages {
         if longer.abs_diff(self.told_longer) >= WORTH_TELLING {
             self.told_longer = longer;
             say(format_args!(
-                "store: the host's clock says {} h in which no agent counted (it was set, or no agent ran): recordings are kept so much \
-                 longer",
+                "store: the host's clock has gone ahead by {} h that no agent counted (it was set, or no agent ran): recordings are kept \
+                 that much longer",
                 longer.as_secs() / 3_600
             ));
         }
@@ -124,7 +124,7 @@ impl Ages {
             Err(e) => {
                 if !std::mem::replace(&mut self.told_of_writing, true) {
                     say(format_args!(
-                        "{e:#}: the next agent will take recordings for younger"
+                        "{e:#}: the next agent will take recordings to be younger than they are"
                     ));
                 }
             }

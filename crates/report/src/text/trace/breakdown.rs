@@ -14,7 +14,7 @@ pub(super) fn render(trace: &Trace, page: &mut Page) {
     if trace.interval_view.is_some() {
         page.paragraph(
             "Interval view (as TVD$XTAT): from the earliest begin of a call or wait to the last time stamp; CPU of the calls \
-             that no other traced call made, but CLOSE; waits are all waits, the idle ones too; unaccounted = elapsed - \
+             that no other traced call made, except CLOSE; waits are all waits, the idle ones too; unaccounted = elapsed - \
              (waits + CPU).",
         );
     }
@@ -76,7 +76,7 @@ fn doubts(trace: &Trace, page: &mut Page) {
     }
     if doubles.waits_beyond_calls_ns > 0 {
         page.paragraph(&format!(
-            "{} s of waits and calls are more than the calls that they are in.",
+            "Waits and calls add up to {} s more than the calls that contain them.",
             seconds(doubles.waits_beyond_calls_ns)
         ));
     }
@@ -88,8 +88,8 @@ fn doubts(trace: &Trace, page: &mut Page) {
 fn facts_of_files(trace: &Trace, facts: &TraceFacts, page: &mut Page) {
     if facts.cpu_step_us > 1 {
         page.paragraph(&format!(
-            "CPU was counted in steps of {} ms: that of a single call may be off by more than the call is long, that of many \
-             is right. In the ledger, CPU without room in its call stands with the calls beside it.",
+            "CPU was counted in steps of {} ms: for a single call it may be off by more than the length of the call, over \
+             many calls it is right. In the ledger, CPU without room in its call stands with the calls beside it.",
             facts.cpu_step_us / 1_000
         ));
     }
@@ -119,8 +119,8 @@ fn facts_of_files(trace: &Trace, facts: &TraceFacts, page: &mut Page) {
     if let (Some(uncorrected), Some(view)) = (facts.uncorrected_us, trace.interval_view) {
         page.paragraph(&format!(
             "The clock of this trace counts units of 1.024 us (9.2 and 10.2 on Linux and Solaris). All times here are \
-             corrected, but for CPU, which has another clock. TVD$XTAT and TKPROF do not correct them: TVD$XTAT shows {} s for \
-             an interval of {} s.",
+             corrected, except CPU, which has another clock. TVD$XTAT and TKPROF do not correct them: TVD$XTAT shows {} s \
+             for an interval of {} s.",
             exact_seconds(uncorrected),
             exact_seconds(view.duration_us)
         ));

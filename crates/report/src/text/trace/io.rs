@@ -75,7 +75,7 @@ fn gaps(facts: &TraceFacts, page: &mut Page) {
         return;
     }
     page.heading(&format!(
-        "Gaps (stretches of a second or more of which no line tells): {}, {} s in all; the longest:",
+        "Gaps (stretches of a second or more that no line covers): {}, {} s in all; the longest:",
         facts.gaps,
         exact_seconds(i128::try_from(facts.gaps_us).unwrap_or(i128::MAX))
     ));
