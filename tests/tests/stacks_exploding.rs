@@ -64,7 +64,7 @@ fn assert_room_is_bounded(recorded: &Recorded, seconds: u64) {
     assert_eq!(without_room > 0, is_said, "{without_room} stacks found no room");
     let text = recorded.text(&[]);
     assert_eq!(
-        text.contains(&format!("that says so: {without_room}")),
+        text.contains(&format!("says so: {without_room}")),
         is_said,
         "{text}"
     );

@@ -227,7 +227,7 @@ mod tests {
             ("application='my", "not closed"),
             ("application='", "not closed"),
             ("application='it's'", "other kind"),
-            ("application=\"my\" app", "all of a value"),
+            ("application=\"my\" app", "whole value"),
         ] {
             let error = application(word).expect_err(word);
             assert!(error.contains(part) && error.contains(word), "{word}: {error}");
