@@ -7,6 +7,7 @@
 #define MAX_FRAMES 127 /* of a kernel stack, and of a user stack: what perf takes too; a power of two less one */
 /* Sizes that user space cannot see by the structs. */
 enum dbt_size {
+	RECORD_BYTES = 512, /* of what a session says of itself, read in one piece; a power of two */
 	MAX_ROUTINES = 7, /* functions of procedural languages, one inside of the other, that a session is in; a power of two less one */
 	LATENCY_BUCKETS = 2368, /* of latency_bucket() */
 };
@@ -56,6 +57,7 @@ struct dbt_wait_source {
 	__u16 routine_statement; /* in the state of its execution, of the address of the statement it is at */
 	__u16 gives_ids;         /* the database gives ids: of the texts that have none only those of utility statements stand for one */
 	__u16 plan_offset;       /* SOURCE_POINTER: in that record, of the 64-bit id of the plan of the statement; 0 = there is none */
+	__u16 record_bytes;      /* SOURCE_POINTER: of that record, up to the last of these numbers; 0 = they are not read in one piece */
 };
 
 /* The fingerprint of the text that a session had last. */
@@ -138,6 +140,8 @@ struct dbt_shared {
 	__u64 wait;   /* 0 = not known */
 	__u64 record; /* 0 = not known, or there is none */
 	__u64 stack;  /* where its stack begins: equal in all sessions of a server */
+	__u32 process; /* that the record shows as long as it is of this session; 0 = not known, and then it may be another one's */
+	__u32 pad;
 };
 
 /* What a session did at the moment that was drawn for a pass, noted by a timer in the kernel. */

@@ -292,7 +292,8 @@ static __always_inline void name_statement(struct task_struct *task, struct dbt_
 {
 	__u64 record = 0;
 
-	if (!activity->statement && source->text_offset && !read_memory(task, &record, sizeof(record), source->statement))
+	if (!activity->statement && activity->session_state && source->text_offset &&
+	    !read_memory(task, &record, sizeof(record), source->statement))
 		name_by_record(task, source, record, text, activity, only_known);
 }
 

@@ -46,6 +46,21 @@ static __always_inline void read_record(struct task_struct *task, struct dbt_wai
 	read_filled_record(task, source, record, activity);
 }
 
+/* The record, or as much of it as is used, in one piece. Its numbers lie at multiples of their sizes. */
+struct dbt_record {
+	__u8 bytes[RECORD_BYTES];
+};
+
+static __always_inline __u32 int_at(struct dbt_record *record, __u32 offset)
+{
+	return *(__u32 *)&record->bytes[offset & (RECORD_BYTES - sizeof(__u32))];
+}
+
+static __always_inline __u64 long_at(struct dbt_record *record, __u32 offset)
+{
+	return *(__u64 *)&record->bytes[offset & (RECORD_BYTES - sizeof(__u64))];
+}
+
 /* Notes what kind of process it is, and whose, once the record at this address says so. */
 static __always_inline void read_own_kind(struct dbt_wait_source *source, __u64 record, struct dbt_sums *sums)
 {
@@ -64,6 +79,19 @@ static __always_inline void read_own_kind(struct dbt_wait_source *source, __u64 
 /* What is nearer to the pointer than that is the process's own, and not in shared memory. */
 #define SAME_MODULE (64 << 20)
 
+/* SOURCE_POINTER: the wait event of a task. Notes in `at`, if that is not 0, where it was read. */
+static __always_inline __u32 pointed_wait(struct task_struct *task, struct dbt_wait_source *source, struct dbt_shared *at)
+{
+	__u64 pointer = 0;
+	__u32 wait = 0;
+
+	if (read_memory(task, &pointer, sizeof(pointer), source->event) || read_memory(task, &wait, sizeof(wait), pointer))
+		wait = WAIT_NOT_READ;
+	if (at)
+		at->wait = pointer - source->event + SAME_MODULE > 2ULL * SAME_MODULE ? pointer : 0;
+	return wait;
+}
+
 /* Of a task; `task` as in read_memory(). SOURCE_POINTER: notes in `at`, if that is not 0, where it was read. */
 static __always_inline struct dbt_activity activity_at(struct task_struct *task, struct dbt_wait_source *source, struct dbt_shared *at)
 {
@@ -73,12 +101,7 @@ static __always_inline struct dbt_activity activity_at(struct task_struct *task,
 	__s32 on_cpu = 0;
 
 	if (source->kind == SOURCE_POINTER) {
-		if (read_memory(task, &pointer, sizeof(pointer), source->event) ||
-		    read_memory(task, &activity.wait, sizeof(activity.wait), pointer))
-			activity.wait = WAIT_NOT_READ;
-		if (at)
-			at->wait = pointer - source->event + SAME_MODULE > 2ULL * SAME_MODULE ? pointer : 0;
-		pointer = 0;
+		activity.wait = pointed_wait(task, source, at);
 		if (source->statement)
 			read_memory(task, &pointer, sizeof(pointer), source->statement);
 		read_record(task, source, pointer, &activity);

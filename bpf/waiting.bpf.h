@@ -11,6 +11,7 @@
 struct dbt_waiting_scratch {
 	struct dbt_sample sample;
 	struct dbt_unwind unwind;
+	struct dbt_record record;
 };
 
 /* Only the sampler thread runs the program: one scratch is enough. */
@@ -42,11 +43,15 @@ struct dbt_visit {
 	__u64 announced; /* the moment that notes are of, CLOCK_MONOTONIC; 0 = none was announced */
 };
 
-/* True while the task's address space is being changed. Reading it would wait for that to end, and with it all other
- * sessions would wait to be sampled. The lowest bit of the lock's count says that a writer has it. */
+/* Of the count of a lock of the kernel: a writer has it, somebody waits for it, and it will be handed to who waits
+ * (kernel/locking/rwsem.c). A reader that comes then waits too. */
+#define RWSEM_READERS_WAIT 7
+
+/* True while the task's address space is being changed, or is about to be. Reading it would wait for that to end, and with it all other
+ * sessions would wait to be sampled: who has the lock may have no CPU for a tenth of a second. */
 static __always_inline bool is_memory_busy(struct task_struct *task)
 {
-	return BPF_CORE_READ(task, mm, mmap_lock.count.counter) & 1;
+	return BPF_CORE_READ(task, mm, mmap_lock.count.counter) & RWSEM_READERS_WAIT;
 }
 
 static __always_inline bool is_of_no_stack_class(__u32 wait)
@@ -249,7 +254,7 @@ static __always_inline bool report_totals(struct task_struct *task, struct dbt_s
  * nor gives back such a lock, but it may have left the wait and come back. */
 static __always_inline void take_locks(struct task_struct *task, struct dbt_slot *slot)
 {
-	struct dbt_activity activity;
+	__u32 wait;
 
 	slot->locks.count = 0;
 	if (!slot->source.lock_count)
@@ -260,12 +265,60 @@ static __always_inline void take_locks(struct task_struct *task, struct dbt_slot
 	read_other_locks(task, &slot->source, &slot->locks);
 	if (!slot->has_run_since && !has_run(task, slot->switches))
 		return;
-	activity = activity_of(task, &slot->source);
-	if (!activity.wait || activity.wait == WAIT_NOT_READ || activity.wait != slot->activity.wait)
+	wait = pointed_wait(task, &slot->source, 0);
+	if (!wait || wait == WAIT_NOT_READ || wait != slot->activity.wait)
 		slot->locks.count = LOCKS_NOT_READ;
 }
 
-/* What a session says of itself now, and where. */
+/* What a session says of itself now, and where: by its own pointers, field by field. */
+static __always_inline struct dbt_activity read_fields(struct task_struct *task, struct dbt_slot *slot)
+{
+	struct dbt_shared *shared = &slot->shared;
+	struct dbt_activity activity = activity_at(task, &slot->source, shared);
+
+	if (!shared->stack)
+		shared->stack = BPF_CORE_READ(task, mm, start_stack);
+	name_statement(task, &slot->source, &slot->text, &activity, true);
+	add_other_plan(task, &slot->source, &activity);
+	slot->since_now = since_of(task, &slot->source, shared->record, activity.session_state);
+	shared->process = 0;
+	if (slot->source.record_bytes && shared->wait && shared->record && activity.session_state)
+		read_memory(task, &shared->process, sizeof(shared->process), shared->record + slot->source.process_offset);
+	return activity;
+}
+
+/* The same by what is known of where it says so, in two reads: each one of another process's memory takes the kernel half a microsecond.
+ * A session that ends takes its process out of the record before it gives back where its wait event is (what it registers last in
+ * on_shmem_exit() is called first), so a record that still shows it, read after the wait event, vouches for both. False = it does
+ * not, or neither is known. */
+static __always_inline bool read_known(struct task_struct *task, struct dbt_slot *slot, struct dbt_activity *activity)
+{
+	struct dbt_wait_source *source = &slot->source;
+	struct dbt_shared *shared = &slot->shared;
+	struct dbt_waiting_scratch *scratch;
+	struct dbt_record *record;
+	__u32 zero = 0;
+	__u64 since;
+
+	scratch = bpf_map_lookup_elem(&waiting_scratch, &zero);
+	if (!scratch || !shared->process)
+		return false;
+	record = &scratch->record;
+	if (read_memory(task, &activity->wait, sizeof(activity->wait), shared->wait) ||
+	    read_memory(task, record, source->record_bytes & (RECORD_BYTES - 1), shared->record) ||
+	    int_at(record, source->process_offset) != shared->process)
+		return false;
+	activity->statement = long_at(record, source->statement_offset);
+	activity->session_state = int_at(record, source->state_offset);
+	since = long_at(record, source->since_offset);
+	if (!activity->statement && activity->session_state && source->text_offset && since && since == slot->text.since)
+		activity->statement = slot->text.fingerprint;
+	if (source->plan_offset && long_at(record, source->plan_offset))
+		add_other_plan(task, source, activity);
+	slot->since_now = read_comments && source->comment_offset && activity->session_state ? since : COMMENT_NONE;
+	return true;
+}
+
 static __always_inline struct dbt_activity read_activity(struct task_struct *task, struct dbt_slot *slot)
 {
 	struct dbt_activity activity = { .wait = WAIT_NOT_READ };
@@ -273,13 +326,7 @@ static __always_inline struct dbt_activity read_activity(struct task_struct *tas
 	slot->since_now = COMMENT_NOT_READ;
 	if (slot->source.kind != SOURCE_NONE && is_memory_busy(task))
 		return activity;
-	activity = activity_at(task, &slot->source, &slot->shared);
-	if (!slot->shared.stack)
-		slot->shared.stack = BPF_CORE_READ(task, mm, start_stack);
-	name_statement(task, &slot->source, &slot->text, &activity, true);
-	add_other_plan(task, &slot->source, &activity);
-	slot->since_now = since_of(task, &slot->source, slot->shared.record, activity.session_state);
-	return activity;
+	return read_known(task, slot, &activity) ? activity : read_fields(task, slot);
 }
 
 /* Whether the text that was read last is of another execution than the row that was found; false where it is not known when that began. */

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::clock::monotonic_ns;
 use crate::seconds::USUAL_NS;
 
-/// A pass that takes so long was not at work: it was stopped, or hung. No longer a rest follows from that.
+/// No longer a rest than this, whatever a pass has used: totals are due every second.
 const LONGEST_REST_NS: u64 = 2_000_000_000;
 
 /// The last time in which a sampler did not run, by its own looks: it was stopped, or the host stood still.
@@ -59,14 +59,55 @@ impl Rhythm {
         }
     }
 
-    /// A pass has ended. True when the next ones come late for the sake of the CPU.
-    pub(crate) fn ended(&mut self, begin: u64, end: u64) -> bool {
+    /// A pass has ended now, and used so much of a CPU: not the time that it took, of which it may have waited for a lock of the kernel. True
+    /// when the next ones come late for the sake of the CPU.
+    pub(crate) fn ended(&mut self, now: u64, cpu_ns: u64) -> bool {
         self.begin_of_period += self.period;
-        let rest = ((end - begin) * (self.share_of_cpu - 1)).min(LONGEST_REST_NS);
-        let late = end + rest > self.begin_of_period + self.period;
+        let rest = (cpu_ns * (self.share_of_cpu - 1)).min(LONGEST_REST_NS);
+        let late = now + rest > self.begin_of_period + self.period;
         if late {
-            self.begin_of_period = end + rest;
+            self.begin_of_period = now + rest;
         }
         late
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn rhythm() -> (Rhythm, u64) {
+        let rhythm = Rhythm::start(100, 10);
+        let begin = rhythm.begin_of_period;
+        (rhythm, begin)
+    }
+
+    #[test]
+    fn there_is_one_moment_in_each_period() {
+        let (mut rhythm, begin) = rhythm();
+        for period in 0..1_000 {
+            let first = begin + period * 10 * MS;
+            let moment = rhythm.next();
+            assert!((first..first + 10 * MS).contains(&moment));
+            assert!(!rhythm.ended(moment + MS / 2, MS / 2));
+        }
+    }
+
+    #[test]
+    fn who_needs_much_of_a_cpu_rests_and_who_was_held_up_goes_on() {
+        let (mut rhythm, begin) = rhythm();
+        assert!(rhythm.ended(begin + 5 * MS, 4 * MS));
+        assert!(rhythm.next() >= begin + (5 + 9 * 4) * MS);
+        // 300 ms in the queue of a lock.
+        let (mut rhythm, begin) = self::rhythm();
+        assert!(rhythm.ended(begin + 300 * MS, MS / 2));
+        let next = rhythm.next();
+        assert!(
+            next < begin + (300 + 5 + 10) * MS,
+            "{} us",
+            (next - begin) / 1_000
+        );
     }
 }

@@ -18,7 +18,7 @@ use super::plans::Plans;
 use super::recorder::RecorderSkelBuilder;
 use super::recorder::types::{
     bss, dbt_call_use, dbt_command_key, dbt_command_sums, dbt_config, dbt_latency, dbt_latency_key,
-    dbt_latency_share, dbt_pass, dbt_slot, dbt_source_kind, dbt_space, dbt_target, dbt_wait_source,
+    dbt_latency_share, dbt_pass, dbt_size, dbt_slot, dbt_source_kind, dbt_space, dbt_target, dbt_wait_source,
 };
 use super::run_time::RunTimes;
 use super::unwind::UnwindMaps;
@@ -688,6 +688,7 @@ pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
                 most_text: status.map_or(0, |record| record.most_text),
                 whole_text: status.map_or(0, |record| record.whole_text),
                 gives_ids: status.map_or(0, |record| record.gives_ids.into()),
+                record_bytes: status.map_or(0, bytes_in_one_piece),
                 lock_count: locks.map_or(0, |locks| locks.count),
                 lock_list: locks.map_or(0, |locks| locks.list),
                 page_locks: pages.map_or(0, |pages| pages.first),
@@ -712,6 +713,18 @@ pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
             ..dbt_wait_source::default()
         },
     }
+}
+
+/// Bytes from the begin of the record to the end of what a pass of the sampler reads there; 0 where a field is too far behind, or not
+/// aligned as in any build that is known.
+fn bytes_in_one_piece(record: StatusRecord) -> u16 {
+    let longs = [record.statement, record.plan, record.since].map(|offset| (offset, 8));
+    let ints = [record.process, record.session_state].map(|offset| (offset, 4));
+    let fields = || longs.iter().chain(&ints);
+    let end = fields().map(|(offset, size)| offset.saturating_add(*size)).max();
+    let is_aligned = fields().all(|(offset, size)| offset % size == 0);
+    end.filter(|end| is_aligned && u32::from(*end) < dbt_size::RECORD_BYTES.0)
+        .unwrap_or_default()
 }
 
 pub(super) fn source_from(source: &dbt_wait_source) -> WaitSource {

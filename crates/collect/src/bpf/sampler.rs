@@ -41,6 +41,7 @@ struct Shared {
     failed: AtomicU64,
     cpu_ns: AtomicU64,
     reported_ns: AtomicU64,
+    ended_ns: AtomicU64,
     standstill: Standstill,
 }
 
@@ -55,6 +56,8 @@ pub(crate) struct SamplerStatistics {
     pub(crate) cpu_ns: u64,
     /// When the last pass began that has reported all totals (CLOCK_MONOTONIC).
     pub(crate) reported_ns: u64,
+    /// When the very last pass had reported all totals; 0 = it has not, or could not.
+    pub(crate) ended_ns: u64,
     /// The last time without passes: how long it was, and until when (CLOCK_MONOTONIC).
     pub(crate) standstill: Option<(u64, u64)>,
 }
@@ -154,6 +157,7 @@ impl Sampler {
             failed: self.shared.failed.load(Ordering::Relaxed),
             cpu_ns: self.shared.cpu_ns.load(Ordering::Relaxed),
             reported_ns: self.shared.reported_ns.load(Ordering::Acquire),
+            ended_ns: self.shared.ended_ns.load(Ordering::Acquire),
             standstill: self.shared.standstill.last(),
         }
     }
@@ -193,6 +197,8 @@ struct Passes {
     moment: u64,
     begin: u64,
     end: u64,
+    /// CPU time that it used.
+    cpu_ns: u64,
     /// Whether it reported totals: once a second.
     totals: bool,
     /// Whether any session has run since the one before.
@@ -204,6 +210,7 @@ struct Passes {
 impl Passes {
     /// Makes the pass of a moment.
     fn make(&mut self, moment: u64, stop: bool) {
+        let cpu_before = thread_cpu_ns();
         self.moment = moment;
         self.begin = monotonic_ns();
         let wanted = self.shared.totals_wanted.swap(false, Ordering::AcqRel);
@@ -226,6 +233,9 @@ impl Passes {
                 if self.totals {
                     self.shared.reported_ns.store(self.begin, Ordering::Release);
                 }
+                if stop {
+                    self.shared.ended_ns.store(monotonic_ns(), Ordering::Release);
+                }
             }
             Err(_) => {
                 self.shared.failed.fetch_add(1, Ordering::Relaxed);
@@ -233,6 +243,7 @@ impl Passes {
         }
         self.shared.passes.fetch_add(1, Ordering::Relaxed);
         self.end = monotonic_ns();
+        self.cpu_ns = thread_cpu_ns() - cpu_before;
     }
 }
 
@@ -255,6 +266,7 @@ fn sample(
         moment: 0,
         begin: 0,
         end: 0,
+        cpu_ns: 0,
         totals: false,
         sessions_ran: false,
         behind: scheduler_clock.compare(),
@@ -305,7 +317,7 @@ fn sample(
         if stop {
             return;
         }
-        if rhythm.ended(passes.begin, passes.end) {
+        if rhythm.ended(passes.end, passes.cpu_ns) {
             shared.late.fetch_add(1, Ordering::Relaxed);
         }
     }

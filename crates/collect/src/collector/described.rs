@@ -29,7 +29,7 @@ impl Collector {
             schema: SCHEMA_VERSION.to_string(),
             dbtime: env!("CARGO_PKG_VERSION").to_string(),
             start_us: self.clock.wall_us(self.start_ns),
-            end_us: self.clock.wall_us(monotonic_ns()),
+            end_us: self.clock.wall_us(self.end_ns.unwrap_or_else(monotonic_ns)),
             complete: false,
             host: host::description(),
             database: DatabaseMeta {

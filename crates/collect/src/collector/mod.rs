@@ -124,8 +124,8 @@ pub struct Collector {
     /// How many of them are of files that there are no more.
     unnamed: Unnamed,
     windows: Windows,
-    /// No more rows come.
-    is_finished: bool,
+    /// Where the recording ends (CLOCK_MONOTONIC), once it has: no more rows come.
+    end_ns: Option<u64>,
     /// Totals of sessions that were too short to be sampled each.
     pool: Pool,
     quality: Quality,
@@ -241,8 +241,12 @@ impl Collector {
         self.engine.stop();
         self.take_clients_of_leaders();
         self.finish_lock_uses()?;
-        // All that is counted ends with the accounts; what waits in the ring may take a while.
-        let end = monotonic_ns();
+        // All ends with the accounts: on a busy host it takes a while until this thread has a CPU again, and what waits in the ring, too.
+        let end = match self.engine.statistics().ended_ns {
+            0 => monotonic_ns(),
+            ended => ended,
+        };
+        self.end_ns = Some(end);
         self.count_transactions(end, true);
         if let Some(statistics) = self.statistics.take() {
             self.take_statistics(statistics.finish());
@@ -251,7 +255,10 @@ impl Collector {
         let mut last = std::mem::take(&mut self.waiting);
         last.extend(self.engine.wait(Duration::ZERO)?);
         for event in last {
-            self.take(event)?;
+            let is_later = matches!(event, Event::Totals { ended: true, time_ns, .. } if time_ns > end);
+            if !is_later {
+                self.take(event)?;
+            }
         }
         self.end_sessions(u64::MAX)?;
         let mut left: Vec<LiveSession> = self.sessions.drain().map(|(_, session)| session).collect();
@@ -272,21 +279,20 @@ impl Collector {
         let rows = std::mem::take(&mut self.rows);
         self.rows = self.windows.pass(rows, i64::MIN);
         self.rows.append(self.windows.finish());
-        self.is_finished = true;
         Ok(())
     }
 
     /// Rows since the last call, as far as their windows are over.
     pub fn take_rows(&mut self) -> Rows {
         self.rows.stacks = self.symbolizer.take_new_stacks();
-        if !self.is_finished {
+        if self.end_ns.is_none() {
             self.name_relations();
         }
         self.unnamed = Unnamed::default();
         let rows = std::mem::take(&mut self.rows);
-        match self.is_finished {
-            true => rows,
-            false => self.windows.pass(rows, self.now_us()),
+        match self.end_ns {
+            Some(_) => rows,
+            None => self.windows.pass(rows, self.now_us()),
         }
     }
 

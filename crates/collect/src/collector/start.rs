@@ -176,7 +176,7 @@ impl Collector {
             rows: Rows::default(),
             unnamed: Unnamed::default(),
             windows: Windows::new(options.resolution_s, first_window_us),
-            is_finished: false,
+            end_ns: None,
             pool: Pool::new(options.at_once),
             quality: Quality::default(),
             reasons,

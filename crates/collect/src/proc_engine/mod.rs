@@ -50,6 +50,7 @@ struct Shared {
     late: AtomicU64,
     cpu_ns: AtomicU64,
     reported_ns: AtomicU64,
+    ended_ns: AtomicU64,
     lost: AtomicU64,
     standstill: Standstill,
 }
@@ -216,6 +217,7 @@ impl Engine for ProcEngine {
             failed: 0,
             cpu_ns: self.shared.cpu_ns.load(Ordering::Relaxed),
             reported_ns: self.shared.reported_ns.load(Ordering::Acquire),
+            ended_ns: self.shared.ended_ns.load(Ordering::Acquire),
             standstill: self.shared.standstill.last(),
         }
     }
@@ -259,12 +261,12 @@ impl Thread {
         let mut next_totals = 0;
         loop {
             let stop = self.take_orders_until(rhythm.next());
-            let now = monotonic_ns();
+            let (now, cpu_before) = (monotonic_ns(), thread_cpu_ns());
             rhythm.begins(now, &self.shared.standstill);
             let totals = stop || std::mem::take(&mut self.want_totals) || now >= next_totals;
             if totals {
                 next_totals = clock.next_second(now);
-                self.shared.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
+                self.shared.cpu_ns.store(cpu_before, Ordering::Relaxed);
             }
             self.pass(totals);
             if totals {
@@ -272,9 +274,10 @@ impl Thread {
             }
             self.shared.passes.fetch_add(1, Ordering::Relaxed);
             if stop {
+                self.shared.ended_ns.store(monotonic_ns(), Ordering::Release);
                 return;
             }
-            if rhythm.ended(now, monotonic_ns()) {
+            if rhythm.ended(monotonic_ns(), thread_cpu_ns() - cpu_before) {
                 self.shared.late.fetch_add(1, Ordering::Relaxed);
             }
         }
