@@ -282,7 +282,7 @@ static __always_inline struct dbt_activity read_fields(struct task_struct *task,
 	add_other_plan(task, &slot->source, &activity);
 	slot->since_now = since_of(task, &slot->source, shared->record, activity.session_state);
 	shared->process = 0;
-	if (slot->source.record_bytes && shared->wait && shared->record && activity.session_state)
+	if (slot->source.record_bytes && shared->wait && shared->record)
 		read_memory(task, &shared->process, sizeof(shared->process), shared->record + slot->source.process_offset);
 	return activity;
 }

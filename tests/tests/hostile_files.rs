@@ -6,10 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use dbtime::throwaway::Options;
-use dbtime_tests::{
-    Programs, Recorded, Recorder, Running, dbtime, distribution, hostile, needs_recording, run,
-};
+use dbtime_tests::{Programs, Recorded, Recorder, Running, hostile, needs_recording, run};
 
 /// What a recorder needs at most, whatever the files say: beside 75 MB, the tables for unwinding and the names of the server.
 const MODEST_BYTES: u64 = 300 << 20;
@@ -223,33 +220,4 @@ fn a_perf_map_that_is_no_file_of_the_process_is_not_read() {
         assert!(memory < MODEST_BYTES, "{what}: {memory} bytes");
     }
     drop(elsewhere);
-}
-
-#[test]
-fn who_looks_like_a_server_and_is_none_is_in_nobodys_way() {
-    needs_recording!();
-    let cluster = distribution().start(Options::default());
-    let programs = Programs::default();
-    // The name, the files beside it, and an executable with a hole of 14 GB.
-    let program = programs.compile("gcc", "chain.c", "postgres", &[]);
-    let file = fs::OpenOptions::new()
-        .write(true)
-        .open(&program)
-        .expect("it was made");
-    file.set_len(14 << 30).expect("files may have holes");
-    drop(file);
-    fs::write(programs.folder().join("PG_VERSION"), "15\n").expect("there is room");
-    let start = format!(
-        "cd {}; echo $$ > postmaster.pid; exec ./postgres spin",
-        programs.folder().display()
-    );
-    let look_alike = Running::start(Path::new("/bin/sh"), &["-c", &start]);
-    std::thread::sleep(Duration::from_millis(300));
-    let recording = programs.folder().join("test.dbt");
-    let recording = recording.to_str().expect("a plain path");
-    dbtime(&["record", "-d", "1", "-o", recording]).expect_code(0);
-    let recorded = Recorded::open(Path::new(recording), String::new(), None);
-    let data_directory = cluster.data_dir().to_str().expect("a plain path");
-    assert_eq!(recorded.meta.database.data_directory, data_directory);
-    drop(look_alike);
 }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use dbtime::throwaway::{Options, Shutdown};
 use dbtime_model::State;
 use dbtime_tests::{
-    Books, Diving, KernelObjects, Programs, Recorded, Recorder, Running, Session, assert_between, children,
-    distribution, needs_recording, pgbench, say, wait_for_state,
+    Books, Diving, KernelObjects, Programs, Recorded, Recorder, Running, Session, SessionTime,
+    assert_between, children, dbtime, distribution, needs_recording, pgbench, say, wait_for_state,
 };
 use tempfile::TempDir;
 
@@ -306,11 +306,11 @@ fn a_thousand_connections_that_come_and_go_stay_within_bounds() {
 
 /// Beside far more work than there are CPUs for, what the kernel has sent is taken seconds later. Sessions have ended by then whose
 /// time, and end, are still to come.
-#[test]
-fn a_recorder_that_is_seconds_behind_has_all_time_of_sessions_that_have_ended() {
-    const CLIENTS: usize = 64;
-    const LASTS: u64 = 12;
-    needs_recording!();
+/// A recorder that gets a CPU after all others.
+const BEHIND: [&str; 3] = ["nice", "-n", "15"];
+
+/// An argument of pgbench: a script whose every statement computes for some milliseconds.
+fn computing_script() -> (TempDir, String) {
     let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
     let script = home.path().join("computes.sql");
     fs::write(
@@ -318,9 +318,49 @@ fn a_recorder_that_is_seconds_behind_has_all_time_of_sessions_that_have_ended() 
         "SELECT count(*) FROM generate_series(1, 20000) AS n WHERE n % 7 = 3;\n",
     )
     .expect("written");
+    let argument = format!("--file={}", script.display());
+    (home, argument)
+}
+
+#[test]
+fn a_recording_ends_where_the_last_numbers_are_from_however_late_the_recorder_is() {
+    needs_recording!();
+    let (_home, script) = computing_script();
     let cluster = distribution().start(Options::default());
     let data_dir = cluster.data_dir().to_str().expect("a plain path");
-    let recorder = Recorder::through(&["nice", "-n", "15"], &["--postgres", data_dir, "--exact=calls"]);
+    let arguments = ["--no-vacuum", "--jobs=2", "--client=32", "--time=60", &script];
+    let load = pgbench::Load::start(&cluster, &arguments);
+    let recorder = Recorder::through(&BEHIND, &["--postgres", data_dir, "-d", "5"]);
+    let recorded = recorder.finish();
+    drop(load);
+    let meta = &recorded.meta;
+    assert!(meta.end_us - meta.start_us >= 5_000_000);
+    // The last whole second and what came after it.
+    let from = (meta.end_us / 1_000_000 - 1) * 1_000_000;
+    let in_the_end = (meta.end_us - from) as f64 / 1e6;
+    let of_session = |session: &SessionTime| -> u64 {
+        let rows = session.activity.iter().filter(|row| row.time >= from);
+        rows.map(|row| row.ns).sum()
+    };
+    let most = recorded.clients().iter().map(of_session).max();
+    let most = most.expect("there are clients") as f64 / 1e9;
+    let missing = meta.quality.missing_ns;
+    say(&format!(
+        "{most:.3} s of the last {in_the_end:.3}, and {missing} ns are missing"
+    ));
+    assert!((most - in_the_end).abs() < 0.1, "{most} of {in_the_end} s");
+    assert_eq!(missing, 0);
+}
+
+#[test]
+fn a_recorder_that_is_seconds_behind_has_all_time_of_sessions_that_have_ended() {
+    const CLIENTS: usize = 64;
+    const LASTS: u64 = 12;
+    needs_recording!();
+    let (_home, script) = computing_script();
+    let cluster = distribution().start(Options::default());
+    let data_dir = cluster.data_dir().to_str().expect("a plain path");
+    let recorder = Recorder::through(&BEHIND, &["--postgres", data_dir, "--exact=calls"]);
     pgbench::run(
         &cluster,
         &[
@@ -328,7 +368,7 @@ fn a_recorder_that_is_seconds_behind_has_all_time_of_sessions_that_have_ended() 
             "--jobs=2",
             &format!("--client={CLIENTS}"),
             &format!("--time={LASTS}"),
-            &format!("--file={}", script.display()),
+            &script,
         ],
     );
     let recorded = recorder.stop();
@@ -484,4 +524,34 @@ fn five_thousand_processes_with_endless_titles_stay_within_bounds() {
     let recorded = recorder.finish();
     assert_eq!(recorded.sessions.len(), PROCESSES + 1);
     assert!(recorded.sessions.iter().all(|row| row.title.len() <= 4_096));
+}
+
+#[test]
+fn who_looks_like_a_server_and_is_none_is_in_nobodys_way() {
+    needs_recording!();
+    // The only server: this file runs by itself.
+    let cluster = distribution().start(Options::default());
+    let programs = Programs::default();
+    // The name, the files beside it, and an executable with a hole of 14 GB.
+    let program = programs.compile("gcc", "chain.c", "postgres", &[]);
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(&program)
+        .expect("it was made");
+    file.set_len(14 << 30).expect("files may have holes");
+    drop(file);
+    fs::write(programs.folder().join("PG_VERSION"), "15\n").expect("there is room");
+    let start = format!(
+        "cd {}; echo $$ > postmaster.pid; exec ./postgres spin",
+        programs.folder().display()
+    );
+    let look_alike = Running::start(Path::new("/bin/sh"), &["-c", &start]);
+    std::thread::sleep(Duration::from_millis(300));
+    let recording = programs.folder().join("test.dbt");
+    let recording = recording.to_str().expect("a plain path");
+    dbtime(&["record", "-d", "1", "-o", recording]).expect_code(0);
+    let recorded = Recorded::open(Path::new(recording), String::new(), None);
+    let data_directory = cluster.data_dir().to_str().expect("a plain path");
+    assert_eq!(recorded.meta.database.data_directory, data_directory);
+    drop(look_alike);
 }

@@ -23,6 +23,8 @@ use crate::record::Measure;
 const LARGEST: u64 = 1 << 20;
 /// Each costs something for each row.
 const MOST_CONDITIONS: usize = 20;
+/// Half of the default of `dbtime record`: it goes on for good, so that there are samples enough, and costs half.
+const FREQUENCY: u32 = 49;
 
 /// See the module.
 #[derive(Debug, Deserialize)]
@@ -70,7 +72,7 @@ impl Default for Record {
     fn default() -> Record {
         Record {
             rotate: Duration::from_secs(3_600),
-            frequency: 99,
+            frequency: FREQUENCY,
             resolution: 10,
             text: TextKind::Normalized,
         }
@@ -356,7 +358,7 @@ mod tests {
     #[test]
     fn what_is_not_said_has_a_value_and_all_of_it_can_be_said() {
         let least = Config::of("spool = \"/var/lib/dbtime\"").expect("it is enough");
-        assert_eq!((least.record.frequency, least.record.resolution), (99, 10));
+        assert_eq!((least.record.frequency, least.record.resolution), (49, 10));
         assert_eq!((least.store, least.keep.age, least.keep.free), (None, None, None));
         let all = Config::of(
             "spool = '/s'\nstore = 's3://bucket/fleet'\nhost = 'db1'\nservers = ['/srv/a']\n[record]\nrotate = '10m'\nfrequency = 19\n\
