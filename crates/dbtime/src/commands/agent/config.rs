@@ -23,7 +23,7 @@ use crate::record::Measure;
 const LARGEST: u64 = 1 << 20;
 /// Each costs something for each row.
 const MOST_CONDITIONS: usize = 20;
-/// Half of the default of `dbtime record`: it goes on for good, so that there are samples enough, and costs half.
+/// Half of the default of `dbtime record`: it goes on for good, so that there are samples enough, for two thirds of the cost.
 const FREQUENCY: u32 = 49;
 
 /// See the module.
