@@ -7,10 +7,10 @@ use libbpf_rs::{Link, MapHandle};
 
 use super::call_waits_skeleton::CallWaitsSkelBuilder;
 use super::call_waits_skeleton::types::{bss, dbt_call_wait, dbt_wait_source};
-use super::load::source_to;
 use super::messages::refusals;
 use super::plain::{Plain, globals, read, the_same};
 use super::ring::Ring;
+use super::wait_source::source_to;
 use crate::CollectError;
 use crate::database::{Executing, WaitSource};
 

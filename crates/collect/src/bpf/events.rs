@@ -5,7 +5,6 @@ use std::mem::{offset_of, size_of};
 use dbtime_model::{Frame, State};
 use libbpf_rs::MapHandle;
 
-use super::load::source_from;
 use super::plain::{Plain, read};
 use super::recorder::types::{
     dbt_activity, dbt_begin, dbt_comment, dbt_counted, dbt_event, dbt_event_kind, dbt_exact_state,
@@ -13,6 +12,7 @@ use super::recorder::types::{
     dbt_unwind_end, dbt_wait_mark, dbt_wait_sums, dbt_woken,
 };
 use super::ring::Ring;
+use super::wait_source::source_from;
 
 use crate::alike::Numbers;
 use crate::causes::Waker;

@@ -18,13 +18,14 @@ use super::plans::Plans;
 use super::recorder::RecorderSkelBuilder;
 use super::recorder::types::{
     bss, dbt_call_use, dbt_command_key, dbt_command_sums, dbt_config, dbt_latency, dbt_latency_key,
-    dbt_latency_share, dbt_pass, dbt_size, dbt_slot, dbt_source_kind, dbt_space, dbt_target, dbt_wait_source,
+    dbt_latency_share, dbt_pass, dbt_slot, dbt_space, dbt_target, dbt_wait_source,
 };
 use super::run_time::RunTimes;
 use super::unwind::UnwindMaps;
+use super::wait_source::source_to;
 use crate::CollectError;
 use crate::clock::monotonic_ns;
-use crate::database::{LockList, PageLocks, RoutineList, StatusRecord, WaitSource, WaitTraits};
+use crate::database::{WaitSource, WaitTraits};
 use crate::host::online_cpus;
 use crate::session::Unused;
 
@@ -653,122 +654,6 @@ pub(crate) struct Losses {
     pub(crate) latencies: u64,
     /// Statements that were seen with a plan, each time.
     pub(crate) plans: u64,
-}
-
-const SOURCE_NONE: u32 = dbt_source_kind::SOURCE_NONE.0;
-const SOURCE_POINTER: u32 = dbt_source_kind::SOURCE_POINTER.0;
-const SOURCE_NUMBERS: u32 = dbt_source_kind::SOURCE_NUMBERS.0;
-
-pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
-    match source {
-        WaitSource::None => dbt_wait_source {
-            kind: SOURCE_NONE,
-            ..dbt_wait_source::default()
-        },
-        WaitSource::Pointer {
-            event,
-            status,
-            locks,
-            routines,
-        } => {
-            let pages = locks.and_then(|locks| locks.pages);
-            dbt_wait_source {
-                kind: SOURCE_POINTER,
-                event,
-                statement: status.map_or(0, |record| record.pointer),
-                statement_offset: status.map_or(0, |record| record.statement),
-                plan_offset: status.map_or(0, |record| record.plan),
-                state_offset: status.map_or(0, |record| record.session_state),
-                process_offset: status.map_or(0, |record| record.process),
-                type_offset: status.map_or(0, |record| record.kind),
-                whose_offset: status.map_or(0, |record| record.whose),
-                text_offset: status.map_or(0, |record| record.text),
-                since_offset: status.map_or(0, |record| record.since),
-                comment_offset: status.map_or(0, |record| record.comment),
-                most_text: status.map_or(0, |record| record.most_text),
-                whole_text: status.map_or(0, |record| record.whole_text),
-                gives_ids: status.map_or(0, |record| record.gives_ids.into()),
-                record_bytes: status.map_or(0, bytes_in_one_piece),
-                lock_count: locks.map_or(0, |locks| locks.count),
-                lock_list: locks.map_or(0, |locks| locks.list),
-                page_locks: pages.map_or(0, |pages| pages.first),
-                page_lock_count: pages.map_or(0, |pages| pages.count),
-                page_lock_step: pages.map_or(0, |pages| pages.step),
-                page_lock_offset: pages.map_or(0, |pages| pages.offset),
-                contexts: routines.map_or(0, |list| list.contexts),
-                routine_id: routines.map_or(0, |list| list.id),
-                routine_statement: routines.map_or(0, |list| list.statement),
-                ..dbt_wait_source::default()
-            }
-        }
-        WaitSource::Numbers {
-            event,
-            on_cpu,
-            statement,
-        } => dbt_wait_source {
-            kind: SOURCE_NUMBERS,
-            event,
-            on_cpu,
-            statement,
-            ..dbt_wait_source::default()
-        },
-    }
-}
-
-/// Bytes from the begin of the record to the end of what a pass of the sampler reads there; 0 where a field is too far behind, or not
-/// aligned as in any build that is known.
-fn bytes_in_one_piece(record: StatusRecord) -> u16 {
-    let longs = [record.statement, record.plan, record.since].map(|offset| (offset, 8));
-    let ints = [record.process, record.session_state].map(|offset| (offset, 4));
-    let fields = || longs.iter().chain(&ints);
-    let end = fields().map(|(offset, size)| offset.saturating_add(*size)).max();
-    let is_aligned = fields().all(|(offset, size)| offset % size == 0);
-    end.filter(|end| is_aligned && u32::from(*end) < dbt_size::RECORD_BYTES.0)
-        .unwrap_or_default()
-}
-
-pub(super) fn source_from(source: &dbt_wait_source) -> WaitSource {
-    match source.kind {
-        SOURCE_POINTER => WaitSource::Pointer {
-            event: source.event,
-            status: (source.statement != 0).then_some(StatusRecord {
-                pointer: source.statement,
-                statement: source.statement_offset,
-                plan: source.plan_offset,
-                session_state: source.state_offset,
-                process: source.process_offset,
-                kind: source.type_offset,
-                whose: source.whose_offset,
-                text: source.text_offset,
-                since: source.since_offset,
-                comment: source.comment_offset,
-                most_text: source.most_text,
-                whole_text: source.whole_text,
-                gives_ids: source.gives_ids != 0,
-            }),
-            locks: (source.lock_count != 0).then_some(LockList {
-                count: source.lock_count,
-                list: source.lock_list,
-                pages: (source.page_locks != 0).then_some(PageLocks {
-                    first: source.page_locks,
-                    count: source.page_lock_count,
-                    step: source.page_lock_step,
-                    offset: source.page_lock_offset,
-                }),
-            }),
-            routines: (source.contexts != 0).then_some(RoutineList {
-                contexts: source.contexts,
-                id: source.routine_id,
-                statement: source.routine_statement,
-            }),
-        },
-        SOURCE_NUMBERS => WaitSource::Numbers {
-            event: source.event,
-            on_cpu: source.on_cpu,
-            statement: source.statement,
-        },
-        _ => WaitSource::None,
-    }
 }
 
 /// Value of a map whose layout libbpf-cargo made from the C struct.

@@ -9,7 +9,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapMut, ProgramMut};
 
 use super::latency::{LatencyMaps, wait_for_programs};
-use super::load::{MapValue, as_bytes, source_to};
+use super::load::{MapValue, as_bytes};
 use super::lwlocks_skeleton::LwlocksSkelBuilder;
 use super::lwlocks_skeleton::types::{
     bss, dbt_hit, dbt_hold, dbt_lock_key, dbt_lock_sums, dbt_lock_task, dbt_lock_window, dbt_wait_source,
@@ -17,6 +17,7 @@ use super::lwlocks_skeleton::types::{
 use super::messages::refusals;
 use super::plain::{Plain, globals, read, the_same};
 use super::sampler::thread_cpu_ns;
+use super::wait_source::source_to;
 use crate::CollectError;
 use crate::database::WaitSource;
 use crate::executable;

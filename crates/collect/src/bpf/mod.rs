@@ -22,6 +22,7 @@ mod sampler;
 mod sched;
 mod scheduler_clock;
 mod unwind;
+mod wait_source;
 
 pub(crate) use block::{BlockFilter, BlockLosses, BlockPrograms};
 pub(crate) use call_functions::{CallFunctions, FunctionRow, FunctionStep, Probing};

@@ -8,7 +8,6 @@ use dbtime_model::recording::ProgramCost;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 
-use super::load::source_to;
 use super::messages::refusals;
 use super::plain::{Plain, globals, read, the_same};
 use super::ring::Ring;
@@ -18,6 +17,7 @@ use super::sched_skeleton::types::{
     bss, dbt_nobody, dbt_occupant, dbt_sched_event, dbt_sched_life, dbt_sched_task, dbt_turn, dbt_turn_flag,
     dbt_wait_mark, dbt_wait_source,
 };
+use super::wait_source::source_to;
 use crate::CollectError;
 use crate::clock::monotonic_ns;
 use crate::database::{Executing, WaitSource};
