@@ -287,7 +287,7 @@ static __always_inline struct dbt_activity read_fields(struct task_struct *task,
 	return activity;
 }
 
-/* The same by what is known of where it says so, in two reads: each one of another process's memory takes the kernel half a microsecond.
+/* The same by what is known of where it says so, in two reads: each of another process's memory takes the kernel one to two microseconds.
  * A session that ends takes its process out of the record before it gives back where its wait event is (what it registers last in
  * on_shmem_exit() is called first), so a record that still shows it, read after the wait event, vouches for both. False = it does
  * not, or neither is known. */
