@@ -123,19 +123,19 @@ pub(super) fn source_from(source: &dbt_wait_source) -> WaitSource {
 mod tests {
     use super::*;
 
-    /// Where PostgreSQL 15 has them, on x86-64.
+    /// The usual layout: postgres/status_layout.rs.
     const RECORD: StatusRecord = StatusRecord {
         pointer: 0x1000,
-        statement: 416,
+        statement: 424,
         plan: 0,
-        session_state: 240,
+        session_state: 232,
         process: 4,
         kind: 8,
         whose: 48,
-        text: 256,
+        text: 248,
         gives_ids: false,
         since: 32,
-        comment: 256,
+        comment: 248,
         most_text: 1_024,
         whole_text: 0,
     };
@@ -184,15 +184,15 @@ mod tests {
 
     #[test]
     fn a_record_is_read_in_one_piece_where_its_numbers_lie_as_the_kernel_reads_them() {
-        assert_eq!(bytes_in_one_piece(RECORD), 424);
-        assert_eq!(bytes_in_one_piece(StatusRecord { plan: 424, ..RECORD }), 432);
+        assert_eq!(bytes_in_one_piece(RECORD), 432);
+        assert_eq!(bytes_in_one_piece(StatusRecord { plan: 432, ..RECORD }), 440);
         for other in [
             StatusRecord {
-                statement: 420,
+                statement: 428,
                 ..RECORD
             },
             StatusRecord {
-                session_state: 242,
+                session_state: 234,
                 ..RECORD
             },
             StatusRecord {
