@@ -19,3 +19,13 @@ __u64 dbtime_fingerprint(const __u8 *text, __u64 length)
 		fingerprint_next(&fingerprint, text[i]);
 	return fingerprint_end(&fingerprint);
 }
+
+/* Whether an operand begins behind a word of so many bytes. */
+_Bool dbtime_operand_follows(const __u8 *word, __u64 length)
+{
+	__u64 hash = FNV_OFFSET, i;
+
+	for (i = 0; i < length; i++)
+		hash = fnv(hash, word[i] >= 'A' && word[i] <= 'Z' ? word[i] + 'a' - 'A' : word[i]);
+	return is_keyword(hash);
+}

@@ -175,7 +175,7 @@ fn of_one_server(build: &Server) {
     say(&format!("{name}: log {vacuums:.1?}, marks {marked:.1?}"));
     for mark in &marked {
         // What takes milliseconds is over before its text is read.
-        let has_text = mark.what != "[text not read]";
+        let has_text = mark.what != "[text not recorded]";
         let is_it = |work: &&Work| {
             (mark.what.ends_with(&work.what) || !has_text)
                 && work.to > mark.from - 1.1

@@ -63,7 +63,7 @@ export function statementWord({ query }: StatementChange): string {
 
 function statementText(row: StatementChange): string {
   if (row.query === null) return "[none: parsing, or no command yet]";
-  return row.text === null ? `${row.sql_id ?? row.query} [text not kept]` : oneLine(row.text.slice(0, 300));
+  return row.text === null ? `${row.sql_id ?? row.query} [text not recorded]` : oneLine(row.text.slice(0, 300));
 }
 
 export function statementChangeTable(of: Difference, isChosen: (word: string) => boolean, choose: (word: string) => void, sorted: Sorted): RankedTable<StatementChange> {

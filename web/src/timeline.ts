@@ -69,7 +69,7 @@ function valuesOf(of: Recording, table: Table, by: TimelineBy): Values {
 export function statementLabel(of: Pick<Recording, "statements">, statement: number): string {
   const { query, sql_id, text } = of.statements[statement]!;
   if (query === "0") return "[none: parsing, or no command yet]";
-  return text === undefined ? `${sql_id ?? query} [text not kept]` : oneLine(text.slice(0, 300));
+  return text === undefined ? `${sql_id ?? query} [text not recorded]` : oneLine(text.slice(0, 300));
 }
 
 /** The cells of DB time among those that are taken. */

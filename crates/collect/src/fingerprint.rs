@@ -7,12 +7,19 @@ pub(crate) const BYTES: usize = 1023;
 #[link(name = "fingerprint_in_user_space", kind = "static")]
 unsafe extern "C" {
     fn dbtime_fingerprint(text: *const u8, length: u64) -> u64;
+    fn dbtime_operand_follows(word: *const u8, length: u64) -> bool;
 }
 
 /// Of a text up to its first zero; 0 = there is none.
 pub(crate) fn fingerprint(text: &[u8]) -> u64 {
     // SAFETY: it reads so many bytes, and keeps nothing.
     unsafe { dbtime_fingerprint(text.as_ptr(), text.len() as u64) }
+}
+
+/// Whether an operand begins behind a word that is not in quotes, as behind `AND`: a sign there belongs to the operand.
+pub(crate) fn operand_follows(word: &str) -> bool {
+    // SAFETY: it reads so many bytes, and keeps nothing.
+    unsafe { dbtime_operand_follows(word.as_ptr(), word.len() as u64) }
 }
 
 /// First letters of the statements that PostgreSQL plans. All others are utility statements.

@@ -5,14 +5,17 @@
 //! before they did.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::RangeInclusive;
 
 use dbtime_model::counter::{self, lock_looks};
 use dbtime_model::{CounterRow, LockRow, Rows, SessionId, SessionState};
 
 use crate::clock::Clock;
 
-/// How often the table is looked at.
-const EVERY_NS: u64 = 100_000_000;
+/// How often the table is looked at: once in so many samples of a session, within these bounds. Whoever asks for fewer samples wants
+/// them cheaper.
+const SAMPLES: u64 = 10;
+const EVERY_NS: RangeInclusive<u64> = 100_000_000..=1_000_000_000;
 /// The same where it could not be read.
 const AFTER_FAILURE_NS: u64 = 1_000_000_000;
 /// Of a CPU, looks take one part in so many at most: else they are rarer.
@@ -144,10 +147,12 @@ pub(crate) struct LockWatch {
     due_ns: u64,
     /// CPU time of looks that the next pauses are to make up for, nanoseconds.
     owed_ns: u64,
+    every_ns: u64,
 }
 
 impl LockWatch {
-    pub(crate) fn new(locks: Locks) -> Option<LockWatch> {
+    /// `rate_hz`: samples of a session a second.
+    pub(crate) fn new(locks: Locks, rate_hz: u32) -> Option<LockWatch> {
         (locks != Locks::None).then(|| LockWatch {
             all: locks == Locks::All,
             runs: HashMap::new(),
@@ -155,6 +160,8 @@ impl LockWatch {
             looked_ns: 0,
             due_ns: 0,
             owed_ns: 0,
+            every_ns: (SAMPLES * 1_000_000_000 / u64::from(rate_hz.max(1)))
+                .clamp(*EVERY_NS.start(), *EVERY_NS.end()),
         })
     }
 
@@ -278,7 +285,7 @@ impl LockWatch {
         self.owed_ns = self.owed_ns.saturating_add(cpu_ns);
         let paid_ns = self.owed_ns.div_ceil(SPREAD);
         self.owed_ns -= paid_ns;
-        self.due_ns = begun + EVERY_NS.max(paid_ns.saturating_mul(PART));
+        self.due_ns = begun + self.every_ns.max(paid_ns.saturating_mul(PART));
     }
 }
 
@@ -396,7 +403,7 @@ mod tests {
     /// Looks ten times a second, from a second of the clock on: what each found.
     fn rows(locks: Locks, looks: &[Vec<LockRequest>]) -> Rows {
         let clock = Clock::start();
-        let mut watch = LockWatch::new(locks).expect("it is looked");
+        let mut watch = LockWatch::new(locks, 99).expect("it is looked");
         let mut rows = Rows::default();
         let begin = clock.next_second(crate::clock::monotonic_ns());
         for (requests, n) in looks.iter().zip(0..) {
@@ -519,7 +526,7 @@ mod tests {
     #[test]
     fn after_a_standstill_nobody_knows() {
         let clock = Clock::start();
-        let mut watch = LockWatch::new(Locks::All).expect("it is looked");
+        let mut watch = LockWatch::new(Locks::All, 99).expect("it is looked");
         let mut rows = Rows::default();
         let look = LockLook {
             requests: vec![request(1, relation(1), true)],
@@ -529,7 +536,7 @@ mod tests {
         for moment in [begin, begin + 2 * STANDSTILL_NS] {
             assert!(watch.is_due(moment));
             watch.take((moment, 1_000), &look, clock, |_| None, &mut rows);
-            assert!(!watch.is_due(moment + EVERY_NS - 1));
+            assert!(!watch.is_due(moment + watch.every_ns - 1));
         }
         watch.finish(&mut rows);
         assert_eq!(
@@ -539,10 +546,23 @@ mod tests {
     }
 
     #[test]
+    fn fewer_samples_are_fewer_looks() {
+        for (rate_hz, expected_ns) in [
+            (999, 100_000_000),
+            (49, 204_081_632),
+            (5, 1_000_000_000),
+            (0, 1_000_000_000),
+        ] {
+            let watch = LockWatch::new(Locks::All, rate_hz).expect("it is looked");
+            assert_eq!(watch.every_ns, expected_ns, "{rate_hz}");
+        }
+    }
+
+    #[test]
     fn looks_that_take_long_are_rare_and_one_among_others_does_not_stop_them() {
         const MS: u64 = 1_000_000;
         let pauses = |costs: &dyn Fn(u64) -> u64| -> Vec<u64> {
-            let mut watch = LockWatch::new(Locks::All).expect("it is looked");
+            let mut watch = LockWatch::new(Locks::All, 99).expect("it is looked");
             let mut now = 1;
             let pause = |look| {
                 watch.wait_for_next(now, costs(look));
@@ -554,7 +574,7 @@ mod tests {
         };
         let sum = |pauses: &[u64]| pauses.iter().sum::<u64>();
         // As often as they may be; each of 1 ms; one of 20 ms among others of which 100 take 10 ms.
-        assert_eq!(sum(&pauses(&|_| 10_000)), 100 * EVERY_NS);
+        assert_eq!(sum(&pauses(&|_| 10_000)), 100 * 101_010_101);
         let long = pauses(&|_| MS);
         assert!(long.iter().skip(20).all(|pause| *pause >= 199 * MS), "{long:?}");
         let one = pauses(&|look| if look == 10 { 20 * MS } else { 100_000 });

@@ -1,5 +1,8 @@
 //! The text of a statement where there is little room for it.
 
+/// In the place of a text: it was not to be kept (`record --text none`), or could not be read.
+pub(crate) const NOT_RECORDED: &str = "[text not recorded]";
+
 /// In one line.
 pub(crate) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<&str>>().join(" ")
@@ -18,7 +21,7 @@ pub(crate) fn beginning(text: &str, most: usize) -> String {
 pub(crate) fn cell(id: u64, text: Option<&str>, most: usize) -> String {
     match (id, text) {
         (0, _) => "[none: parsing, or no command yet]".to_string(),
-        (_, None) => "[text not read]".to_string(),
+        (_, None) => NOT_RECORDED.to_string(),
         (_, Some(text)) => beginning(text, most),
     }
 }

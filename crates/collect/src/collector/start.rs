@@ -151,10 +151,10 @@ impl Collector {
             held_locks: Rc::default(),
             joined: Rc::default(),
             lists_locks: database.describe().held_locks && options.mechanism == Mechanism::Bpf,
-            locks: LockWatch::new(match options.mechanism {
-                Mechanism::Bpf => options.locks,
-                Mechanism::Proc => Locks::None,
-            }),
+            locks: match options.mechanism {
+                Mechanism::Bpf => LockWatch::new(options.locks, options.rate_hz),
+                Mechanism::Proc => None,
+            },
             alike: Alike::default(),
             statements: Statements::new(Instant::now()),
             comments: Comments::default(),

@@ -116,10 +116,11 @@ fn follow(array: &ProcArray, mut links: Vec<Link>, begin: Instant, found: &mut F
             .collect();
         let mut next = Vec::new();
         for (link, bytes) in links.iter().zip(read_each(array.postmaster, &wanted)) {
-            // A list without an end is none.
+            // A list without an end is none, and what is given back meanwhile leads nowhere.
             let is_own = |bytes: &Vec<u8>| {
                 address(bytes, PROCESS) == array.address(link.place)
                     && is_pointer(address(bytes, LOCK))
+                    && is_pointer(address(bytes, LINK + 8))
                     && seen.insert(link.at)
             };
             let Some(bytes) = bytes.filter(is_own) else {

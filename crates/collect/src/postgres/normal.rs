@@ -3,9 +3,10 @@
 //!
 //! What cannot be taken apart any further, as a text that was cut inside a literal, is left out: a literal is never shown.
 
-use sqlparser::tokenizer::{Token, Whitespace};
+use sqlparser::tokenizer::Token;
 
 use super::tokens::tokens;
+use crate::fingerprint::operand_follows;
 
 /// Stands for the rest of a text that could not be taken apart.
 const REST: &str = "…";
@@ -14,22 +15,42 @@ const REST: &str = "…";
 pub(super) fn normalised(sql: &str) -> String {
     let (tokens, is_whole) = tokens(sql);
     let mut text = String::with_capacity(sql.len());
+    let mut operand_ended = false;
+    // Length of the text before a sign that is the literal's own, if one comes: `+ -5` is `+ ?`, as `+ 5` is.
+    let mut before_sign = None;
     for token in tokens {
-        match token.token {
+        match &token.token {
             // A comment may be between two words.
-            Token::Whitespace(
-                Whitespace::Space
-                | Whitespace::Newline
-                | Whitespace::Tab
-                | Whitespace::SingleLineComment { .. }
-                | Whitespace::MultiLineComment(_),
-            ) => {
+            Token::Whitespace(_) => {
                 if !text.is_empty() && !text.ends_with(' ') {
                     text.push(' ');
                 }
+                continue;
             }
-            Token::EOF => {}
-            Token::Number(..)
+            Token::EOF => continue,
+            literal if is_literal(literal) => {
+                text.truncate(before_sign.take().unwrap_or(text.len()));
+                text.push('?');
+            }
+            other => {
+                let is_sign = matches!(other, Token::Plus | Token::Minus) && !operand_ended;
+                before_sign = is_sign.then_some(text.len());
+                text.push_str(&other.to_string());
+            }
+        }
+        operand_ended = ends_operand(&token.token);
+    }
+    text.truncate(text.trim_end().len());
+    if !is_whole {
+        text.push_str(REST);
+    }
+    text
+}
+
+fn is_literal(token: &Token) -> bool {
+    matches!(
+        token,
+        Token::Number(..)
             | Token::SingleQuotedString(_)
             | Token::DollarQuotedString(_)
             | Token::EscapedStringLiteral(_)
@@ -47,15 +68,17 @@ pub(super) fn normalised(sql: &str) -> String {
             | Token::TripleSingleQuotedRawStringLiteral(_)
             | Token::TripleDoubleQuotedRawStringLiteral(_)
             | Token::QuoteDelimitedStringLiteral(_)
-            | Token::NationalQuoteDelimitedStringLiteral(_) => text.push('?'),
-            other => text.push_str(&other.to_string()),
-        }
+            | Token::NationalQuoteDelimitedStringLiteral(_)
+    )
+}
+
+/// A sign behind it is an operator.
+fn ends_operand(token: &Token) -> bool {
+    match token {
+        Token::Word(word) => word.quote_style.is_some() || !operand_follows(&word.value),
+        Token::Placeholder(_) | Token::RParen | Token::RBracket => true,
+        other => is_literal(other),
     }
-    text.truncate(text.trim_end().len());
-    if !is_whole {
-        text.push_str(REST);
-    }
-    text
 }
 
 #[cfg(test)]
@@ -77,13 +100,17 @@ mod tests {
             ),
             (
                 "select U&'d\\0061t', B'101', x'ff', -1.5e-3",
-                "select ?, ?, ?, -?",
+                "select ?, ?, ?, ?",
             ),
             (
                 "select \"a'b\", $1, t1 /* secret */ from --secret\n t",
                 "select \"a'b\", $1, t1 from t",
             ),
             ("  select\n\t1  ", "select ?"),
+            // A sign is the literal's own where no operand ends before it.
+            ("update t set a = a + -5, b = - 5", "update t set a = a + ?, b = ?"),
+            ("select a -5, (b)-5, c[1] - 5, $1 -5, \"and\" -5", "select a -?, (b)-?, c[?] - ?, $1 -?, \"and\" -?"),
+            ("select -a, -5 - -5, 1 AND -5, between +5", "select -a, ? - ?, ? AND ?, between ?"),
             // Cut inside a literal, a comment, a name.
             ("select a from t where b = 'secr", "select a from t where b =…"),
             ("select $$ secr", "select…"),

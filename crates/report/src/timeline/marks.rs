@@ -14,6 +14,7 @@ use dbtime_model::{BackendType, SessionId, Wait};
 use crate::dimensions::Dimensions;
 use crate::filter::SECOND_US;
 use crate::scan::{Activity, Period};
+use crate::statement_text::NOT_RECORDED;
 
 /// More are no picture any longer.
 const MOST_MARKS: usize = 5_000;
@@ -125,7 +126,7 @@ impl Marks {
             }
         }
         for ((_, statement), (first, last)) in self.vacuums {
-            let text = dimensions.statement(statement).unwrap_or("[text not read]");
+            let text = dimensions.statement(statement).unwrap_or(NOT_RECORDED);
             marks.push(Mark {
                 from_us: first,
                 to_us: last.saturating_add(self.window_us),

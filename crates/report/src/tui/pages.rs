@@ -13,6 +13,7 @@ use crate::report::Report;
 use crate::server_start::start_of_server;
 use crate::session_work::SessionWork;
 use crate::stacks::StackTime;
+use crate::statement_text::NOT_RECORDED;
 use crate::sums::percent;
 
 /// Lines that a statement takes at most: of one that is longer the beginning tells most.
@@ -114,7 +115,7 @@ pub fn session(answers: &Answers, now: Option<&Answers>, columns: u16) -> Page {
         who(&mut page, work, elapsed);
         if work.statement != 0 {
             page.heading(&format!("Statement {}", query_id(work.statement)));
-            page.wrapped(work.text.as_deref().unwrap_or("[text not read]"), columns);
+            page.wrapped(work.text.as_deref().unwrap_or(NOT_RECORDED), columns);
         }
     }
     if answers.work.is_empty() {
