@@ -11,7 +11,6 @@
 struct dbt_waiting_scratch {
 	struct dbt_sample sample;
 	struct dbt_unwind unwind;
-	struct dbt_record record;
 };
 
 /* Only the sampler thread runs the program: one scratch is enough. */
@@ -295,12 +294,12 @@ static __always_inline bool read_known(struct task_struct *task, struct dbt_slot
 {
 	struct dbt_wait_source *source = &slot->source;
 	struct dbt_shared *shared = &slot->shared;
-	struct dbt_waiting_scratch *scratch;
+	struct dbt_other_text *scratch;
 	struct dbt_record *record;
 	__u32 zero = 0;
 	__u64 since;
 
-	scratch = bpf_map_lookup_elem(&waiting_scratch, &zero);
+	scratch = bpf_map_lookup_elem(&text_scratch, &zero);
 	if (!scratch || !shared->process)
 		return false;
 	record = &scratch->record;
@@ -650,7 +649,7 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	sample->user_end = UNWIND_NO_STACK;
 	sample->activity = slot->activity;
 	if (!sample->activity.statement && !is_memory_busy(task)) {
-		name_statement(task, &slot->source, &slot->text, &sample->activity, false);
+		name_by_record(task, &slot->source, slot->shared.record, &slot->text, &sample->activity, false);
 		add_other_plan(task, &slot->source, &sample->activity);
 	}
 	/* What it executes now may be another one. */

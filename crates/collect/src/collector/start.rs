@@ -24,7 +24,7 @@ use crate::ending::Ending;
 use crate::engine::{BpfEngine, Engine};
 use crate::latencies::Latencies;
 use crate::left_out::LeftOut;
-use crate::lock_requests::{LockWatch, Locks};
+use crate::lock_requests::LockWatch;
 use crate::lock_uses::LockCounter;
 use crate::oracle::Instance;
 use crate::postgres::{PostgresDatabase, Server};
