@@ -264,7 +264,8 @@ static __always_inline void take_locks(struct task_struct *task, struct dbt_slot
 	read_other_locks(task, &slot->source, &slot->locks);
 	if (!slot->has_run_since && !has_run(task, slot->switches))
 		return;
-	wait = pointed_wait(task, &slot->source, 0);
+	if (!slot->shared.wait || read_memory(task, &wait, sizeof(wait), slot->shared.wait))
+		wait = WAIT_NOT_READ;
 	if (!wait || wait == WAIT_NOT_READ || wait != slot->activity.wait)
 		slot->locks.count = LOCKS_NOT_READ;
 }
@@ -326,6 +327,17 @@ static __always_inline struct dbt_activity read_activity(struct task_struct *tas
 	if (slot->source.kind != SOURCE_NONE && is_memory_busy(task))
 		return activity;
 	return read_known(task, slot, &activity) ? activity : read_fields(task, slot);
+}
+
+/* The same of a session that was noted: as long as it has not run since, it says what it said then. */
+static __always_inline struct dbt_activity activity_since_note(struct task_struct *task, struct dbt_slot *slot)
+{
+	struct dbt_note *note = &slot->note;
+
+	if (note->activity.wait == WAIT_NOT_READ || !is_off_cpu(note->state) || has_run(task, note->switches))
+		return read_activity(task, slot);
+	slot->since_now = note->since;
+	return note->activity;
 }
 
 /* Whether the text that was read last is of another execution than the row that was found; false where it is not known when that began. */
@@ -570,7 +582,7 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 			learn_from_end(slot, &slot->activity, false);
 		return;
 	}
-	now = read_activity(task, slot);
+	now = activity_since_note(task, slot);
 	is_still_in_it = !had_left && switches_of(task) == switches && now.wait != WAIT_NOT_READ &&
 			 (now.wait || note->was_pushed_off);
 	if (is_off_cpu(state) && !has_run(task, switches)) {
