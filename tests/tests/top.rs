@@ -419,7 +419,11 @@ fn a_chain_of_locks_is_among_the_causes_and_the_key_records_it() {
     });
     // The same wait by wait.
     screen.press("s");
-    screen.wait_for("wait by wait", SOON, |text| is_headed(text, "waited for"));
+    screen.wait_for("wait by wait", SOON, |text| {
+        let mut lines = text.lines();
+        is_headed(text, "waited for")
+            && lines.any(|line| line.contains("Lock:transactionid") && line.contains(" transactionid "))
+    });
     // From a blocked session to its page.
     screen.press("s");
     screen.wait_for("the chain", SOON, is_there);

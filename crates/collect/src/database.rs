@@ -373,9 +373,9 @@ pub(crate) trait Database {
         Vec::new()
     }
 
-    /// All that is in the lock table now, or why it cannot be seen. None: it has none. `begun`: how many sessions have begun so far; of
-    /// one that nobody told of it may take ten seconds until its locks are seen.
-    fn look_at_locks(&self, _begun: u64) -> Option<Result<LockLook, &'static str>> {
+    /// All that is in the lock table now, or why it cannot be seen. None: it has none. `newcomers`: processes that have begun, or were
+    /// found, since the look before; of one that nobody told of it may take ten seconds until its locks are seen.
+    fn look_at_locks(&self, _newcomers: &[u32]) -> Option<Result<LockLook, &'static str>> {
         None
     }
 

@@ -9,7 +9,7 @@ impl Collector {
         if self.locks.is_none() {
             return;
         }
-        match self.database.look_at_locks(self.begun) {
+        match self.database.look_at_locks(&std::mem::take(&mut self.newcomers)) {
             Some(Ok(_)) => {
                 if let Some(why) = self.database.without_fast_path() {
                     self.reasons.push(format!(
@@ -34,7 +34,7 @@ impl Collector {
             return;
         }
         let before = thread_cpu_ns();
-        let look = self.database.look_at_locks(self.begun);
+        let look = self.database.look_at_locks(&std::mem::take(&mut self.newcomers));
         let period = (now, thread_cpu_ns().saturating_sub(before));
         let Some(Ok(look)) = look else {
             locks.take_failure(period, self.clock, &mut self.rows);

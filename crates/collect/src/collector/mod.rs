@@ -112,8 +112,8 @@ pub struct Collector {
     /// Whose last totals have come: their accounts are open for a moment.
     ending: Vec<u32>,
     next_id: u64,
-    /// Sessions that began or were found so far; ids are more, as a session has one for each name of its application.
-    begun: u64,
+    /// Processes of sessions that began, or were found, since the last look at the lock table.
+    newcomers: Vec<u32>,
     free_slots: Vec<u32>,
     /// Slots that the kernel gives to sessions that begin.
     ready_slots: BTreeSet<u32>,

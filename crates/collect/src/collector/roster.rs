@@ -47,7 +47,7 @@ impl Collector {
         if !is_watched {
             self.engine.watch(slot, (pid, start_ns), source, false, space)?;
         }
-        let id = self.take_id();
+        let id = self.take_id(pid);
         if let Some(latencies) = &mut self.latencies {
             latencies.know(pid, start_ns, id);
         }
@@ -180,7 +180,7 @@ impl Collector {
         if let Some(probes) = &self.probes {
             probes.watch(pid)?;
         }
-        let id = self.take_id();
+        let id = self.take_id(pid);
         let mut session = LiveSession::adopt(self.identity(id, slot, member), monotonic_ns());
         session.read_title();
         let name = self
@@ -348,8 +348,11 @@ impl Collector {
         Ok(())
     }
 
-    pub(super) fn take_id(&mut self) -> SessionId {
-        self.begun += 1;
+    /// The id of a session that begins, or was found.
+    fn take_id(&mut self, pid: u32) -> SessionId {
+        if self.locks.is_some() {
+            self.newcomers.push(pid);
+        }
         self.next_id += 1;
         SessionId(self.next_id - 1)
     }

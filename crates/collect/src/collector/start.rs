@@ -168,7 +168,7 @@ impl Collector {
             nameless: BTreeSet::new(),
             ending: Vec::new(),
             next_id: 1,
-            begun: 0,
+            newcomers: Vec::new(),
             free_slots: Vec::new(),
             ready_slots: BTreeSet::new(),
             used_slots: 0,

@@ -69,10 +69,10 @@ struct First {
     bytes: Vec<u8>,
 }
 
-/// Reads all locks of these processes; none when they cannot be read. `begun`: how many sessions have begun so far.
-pub(super) fn look(array: &ProcArray, processes: &mut ProcEntries, begun: u64) -> Option<Found> {
+/// Reads all locks of these processes; none when they cannot be read. `newcomers`: as [`ProcEntries::read`].
+pub(super) fn look(array: &ProcArray, processes: &mut ProcEntries, newcomers: &[u32]) -> Option<Found> {
     let begin = Instant::now();
-    processes.read(array, begun)?;
+    processes.read(array, newcomers)?;
     let own = |place: usize| processes.of(array, place);
     let used = processes.used();
     let mut found = Found::default();
@@ -467,7 +467,7 @@ mod tests {
         fn array(&self) -> ProcArray {
             ProcArray::made_by_hand(
                 std::process::id(),
-                self.processes.as_ptr() as u64,
+                (0, self.processes.as_ptr() as u64),
                 (STEP, 2, 1),
                 (LISTS_AT, PID),
                 FAST,
@@ -475,7 +475,7 @@ mod tests {
         }
 
         fn look(&self) -> Found {
-            look(&self.array(), &mut ProcEntries::default(), 0).expect("our own memory")
+            look(&self.array(), &mut ProcEntries::default(), &[]).expect("our own memory")
         }
     }
 

@@ -471,12 +471,12 @@ impl Database for PostgresDatabase {
         }
     }
 
-    fn look_at_locks(&self, begun: u64) -> Option<Result<LockLook, &'static str>> {
+    fn look_at_locks(&self, newcomers: &[u32]) -> Option<Result<LockLook, &'static str>> {
         let places = self.places.as_ref()?;
         let (names, _) = WaitEventNames::for_major(self.server.major);
         Some(places.all_locks.look(
             (self.server.postmaster, self.server.major),
-            begun,
+            newcomers,
             || self.server.children(),
             self.server.host_pids().as_ref(),
             places.status.ok(),

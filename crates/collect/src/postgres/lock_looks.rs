@@ -31,14 +31,14 @@ impl LockLooks {
     }
 
     /// `processes`: of the server, to find out what lies where; `hosts`: the pids of its processes on this host, by those that it knows
-    /// them by, where these are others; `begun`: how many sessions have begun so far.
+    /// them by, where these are others; `newcomers`: as [`ProcEntries::read`].
     ///
     /// # Errors
     /// Why nothing is seen.
     pub(super) fn look(
         &self,
         server: (u32, u32),
-        begun: u64,
+        newcomers: &[u32],
         processes: impl FnOnce() -> Vec<u32>,
         hosts: Option<&HashMap<u32, u32>>,
         status: Option<BackendStatus>,
@@ -52,7 +52,7 @@ impl LockLooks {
                 self.array.get_or_init(|| array)
             }
         };
-        let found = all_locks::look(array, &mut self.processes.borrow_mut(), begun).ok_or(NOT_READ)?;
+        let found = all_locks::look(array, &mut self.processes.borrow_mut(), newcomers).ok_or(NOT_READ)?;
         let mut look = LockLook {
             torn: found.torn,
             without_room: found.without_room,

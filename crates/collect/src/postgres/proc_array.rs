@@ -6,6 +6,7 @@
 //! at themselves (`myProcLocks`), one more (`lockGroupMembers`), the pids of processes that are asked for theirs. What lies at a fixed
 //! distance from those in PostgreSQL 14 to 18 is checked where it can be.
 
+use std::io;
 use std::ops::Range;
 
 use super::backend_status::BackendStatus;
@@ -47,6 +48,8 @@ const FAST_BITS: u32 = 48;
 #[derive(Debug)]
 pub(super) struct ProcArray {
     pub(super) postmaster: u32,
+    /// Where a process has the address of its own (`MyProc`).
+    own: u64,
     /// Address of the first.
     pub(super) first: u64,
     /// Bytes of one.
@@ -119,6 +122,7 @@ impl ProcArray {
         }
         let mut array = ProcArray {
             postmaster,
+            own,
             first,
             step: step as usize,
             processes: processes_of_all as usize,
@@ -134,23 +138,25 @@ impl ProcArray {
             .place_of_lists(&bytes)
             .ok_or("the lists of locks of the server's processes are not where they should be")?;
         array.pid = array
-            .place_of_pid(own, processes)
+            .place_of_pid(processes)
             .ok_or("the pids of the server's processes are not where they should be")?;
-        array.fast_path = array.place_of_fast_path(&bytes, major, processes, own, status);
+        array.fast_path = array.place_of_fast_path(&bytes, major, processes, status);
         Ok(array)
     }
 
-    /// One whose places are known; length, processes, prepared transactions; its lists and its pid.
+    /// One whose places are known: where a process has its own, and the first; length, processes, prepared transactions; its lists and
+    /// its pid.
     #[cfg(test)]
     pub(super) fn made_by_hand(
         postmaster: u32,
-        first: u64,
+        (own, first): (u64, u64),
         (step, processes, prepared): (usize, usize, usize),
         (lists, pid): (usize, usize),
         fast_path: FastPath,
     ) -> ProcArray {
         ProcArray {
             postmaster,
+            own,
             first,
             step,
             processes,
@@ -229,21 +235,30 @@ impl ProcArray {
         self.lists_at(bytes, WAIT_BEFORE_LISTS..last, LISTS)
     }
 
-    /// Its own `PGPROC`, as a process points to it.
-    fn of_process(&self, own: u64, pid: u32) -> Option<Vec<u8>> {
-        let record = memory::read_u64(pid, own).ok()?;
-        let behind = record.checked_sub(self.first)?;
-        let is_one =
-            behind.is_multiple_of(self.step as u64) && behind / (self.step as u64) < self.len() as u64;
+    /// Which one is a process's own, as it says; none: it has none, or none yet.
+    ///
+    /// # Errors
+    /// As [`memory::read`].
+    pub(super) fn place_of_process(&self, pid: u32) -> io::Result<Option<usize>> {
+        let record = memory::read_u64(pid, self.own)?;
+        let step = self.step as u64;
+        let behind = record.checked_sub(self.first);
+        let is_one = |behind: &u64| behind.is_multiple_of(step) && behind / step < self.len() as u64;
+        Ok(behind.filter(is_one).map(|behind| (behind / step) as usize))
+    }
+
+    /// It.
+    fn of_process(&self, pid: u32) -> Option<Vec<u8>> {
+        let place = self.place_of_process(pid).ok()??;
         let mut bytes = vec![0; self.step];
-        let read = is_one.then(|| memory::read(pid, &mut [(record, &mut bytes)]))?;
+        let read = memory::read(pid, &mut [(self.address(place), &mut bytes)]);
         read.ok().map(|()| bytes)
     }
 
-    fn place_of_pid(&self, own: u64, processes: &[u32]) -> Option<usize> {
+    fn place_of_pid(&self, processes: &[u32]) -> Option<usize> {
         let records = processes
             .iter()
-            .filter_map(|&pid| Some((process::innermost_pid(pid)?, self.of_process(own, pid)?)));
+            .filter_map(|&pid| Some((process::innermost_pid(pid)?, self.of_process(pid)?)));
         // Before it there is the id of its transaction.
         place_of_pid(records.take(WITNESSES), self.wait()).filter(|place| *place >= 12)
     }
@@ -253,14 +268,13 @@ impl ProcArray {
         bytes: &[u8],
         major: u32,
         processes: &[u32],
-        own: u64,
         status: Option<BackendStatus>,
     ) -> Result<FastPath, &'static str> {
         // What they are noted with does not say of which database they are.
         let status = status.ok_or("sessions do not say in which database they are")?;
         let databases = processes.iter().filter_map(|&pid| {
             let of_entry = status.database(pid).filter(|database| *database != 0)?;
-            let record = self.of_process(own, pid)?;
+            let record = self.of_process(pid)?;
             Some((of_entry, number(&record, self.database())))
         });
         if databases.take(WITNESSES).any(|(one, other)| one != other) {

@@ -1,6 +1,6 @@
-//! The `PGPROC`s of a server as they were read last: all of them while sessions begin, and now and then; in between those that were in
-//! use. Most are not, in most servers, and to read them all is most of what a look at the lock table costs (110 KB for a hundred
-//! connections, 0.3 to 0.7 ms where caches are cold).
+//! The `PGPROC`s of a server as they were read last: those that are in use, and now and then all of them. Most are not, in most servers,
+//! and to read them all is most of what a look at the lock table costs (110 KB for a hundred connections, 0.3 to 0.7 ms where caches
+//! are cold). A process that begins says itself which one it has got.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,10 @@ use super::proc_array::ProcArray;
 use super::record_fields::number;
 use crate::memory;
 
-/// For so long all of them are read when a session has begun: it takes a while until it has its place.
-const BEGINS: Duration = Duration::from_millis(300);
+/// It takes a process so long until it has its place, unless its client is slow.
+const BEGINS: Duration = Duration::from_secs(2);
+/// Processes that begin at a time and are asked; where they are more, all places are read.
+const ASKED: usize = 64;
 /// So often all of them are read: somebody may have begun whom nobody told of.
 const ALL_EVERY: Duration = Duration::from_secs(10);
 /// Parts that are read in one system call: `IOV_MAX` is 1024.
@@ -20,26 +22,27 @@ const MOST_PARTS: usize = 512;
 pub(super) struct ProcEntries {
     /// Of all. It is too large to be had for nothing each time.
     bytes: Vec<u8>,
-    /// Which of them were in use when all were read, in order.
+    /// Which of them are in use, or were when all were read, in order.
     used: Vec<usize>,
     /// When that was.
     all: Option<Instant>,
-    /// How many sessions have begun, and when the last one was told of.
-    begun: Option<(u64, Instant)>,
+    /// Processes that have begun and whose place is not known yet, and since when they have been waited for.
+    awaited: Vec<(u32, Instant)>,
 }
 
 impl ProcEntries {
-    /// Reads those in use. `begun`: how many sessions have begun so far. None: they cannot be read.
-    pub(super) fn read(&mut self, array: &ProcArray, begun: u64) -> Option<()> {
+    /// Reads those in use. `newcomers`: processes that have begun since the last time. None: they cannot be read.
+    pub(super) fn read(&mut self, array: &ProcArray, newcomers: &[u32]) -> Option<()> {
         let now = Instant::now();
-        let (_, since) = *self.begun.insert(
-            self.begun
-                .filter(|known| known.0 == begun)
-                .unwrap_or((begun, now)),
-        );
-        let is_known = |all: &Instant| *all >= since + BEGINS && now < *all + ALL_EVERY;
-        let parts = self.all.filter(is_known).map(|_| self.parts());
-        let Some(parts) = parts.filter(|parts| parts.len() <= MOST_PARTS) else {
+        self.awaited.retain(|(_, since)| now < *since + BEGINS);
+        self.awaited.extend(newcomers.iter().map(|&pid| (pid, now)));
+        let is_known = |all: &Instant| now < *all + ALL_EVERY;
+        let mut parts = None;
+        if self.all.is_some_and(|all| is_known(&all)) && self.awaited.len() <= ASKED {
+            self.find_awaited(array);
+            parts = Some(self.parts()).filter(|parts| parts.len() <= MOST_PARTS);
+        }
+        let Some(parts) = parts else {
             self.all = None;
             self.bytes.resize(array.len() * array.step, 0);
             memory::read(array.postmaster, &mut [(array.first, &mut self.bytes)]).ok()?;
@@ -64,6 +67,24 @@ impl ProcEntries {
             return Some(());
         }
         memory::read(array.postmaster, &mut wanted).ok()
+    }
+
+    /// Asks those that have begun for their places. Who is gone by now, or does not say it, is not asked again.
+    fn find_awaited(&mut self, array: &ProcArray) {
+        let before = self.used.len();
+        self.awaited
+            .retain(|(pid, _)| match array.place_of_process(*pid) {
+                Ok(Some(place)) => {
+                    self.used.push(place);
+                    false
+                }
+                Ok(None) => true,
+                Err(_) => false,
+            });
+        if self.used.len() > before {
+            self.used.sort_unstable();
+            self.used.dedup();
+        }
     }
 
     /// One of them.
@@ -93,8 +114,8 @@ mod tests {
     const STEP: usize = 512;
     const PID: usize = 64;
 
-    /// Of so many processes and one prepared transaction, in our own memory.
-    fn array(memory: &[u8]) -> ProcArray {
+    /// Of so many processes and one prepared transaction, in our own memory; `own`: where we have the address of ours.
+    fn array(memory: &[u8], own: &u64) -> ProcArray {
         let fast_path = FastPath {
             bits: 0,
             relations: 0,
@@ -102,21 +123,13 @@ mod tests {
             groups: None,
         };
         let processes = memory.len() / STEP - 1;
-        let first = memory.as_ptr() as u64;
         ProcArray::made_by_hand(
             std::process::id(),
-            first,
+            (std::ptr::from_ref(own) as u64, memory.as_ptr() as u64),
             (STEP, processes, 1),
             (184, PID),
             fast_path,
         )
-    }
-
-    fn began_long_ago(begun: u64) -> ProcEntries {
-        ProcEntries {
-            begun: Some((begun, Instant::now() - 2 * ALL_EVERY)),
-            ..ProcEntries::default()
-        }
     }
 
     fn set(memory: &mut [u8], place: usize, at: usize, value: u8) {
@@ -124,49 +137,66 @@ mod tests {
     }
 
     #[test]
-    fn those_in_use_are_read_and_whoever_is_new_when_sessions_have_begun() {
+    fn those_in_use_are_read_and_that_of_whoever_has_begun() {
         let mut memory = vec![0; 8 * STEP];
         for place in [1, 2, 5] {
             set(&mut memory, place, PID, 100);
         }
-        let mut entries = began_long_ago(3);
-        entries.read(&array(&memory), 3).unwrap();
+        let mut own = 0;
+        let mut entries = ProcEntries::default();
+        entries.read(&array(&memory, &own), &[]).unwrap();
         assert_eq!(entries.used(), [1, 2, 5, 7]);
         assert_eq!(entries.parts(), [(1, 3), (5, 6), (7, 8)]);
-        // What these do is seen; of another one not before somebody has begun.
+        // What these do is seen; of another one not before it is known that somebody has begun.
         for place in 0..8 {
             set(&mut memory, place, 8, 10 + place as u8);
         }
         set(&mut memory, 3, PID, 100);
-        let array = array(&memory);
-        entries.read(&array, 3).unwrap();
-        let of = |entries: &ProcEntries| Vec::from_iter((0..8).map(|place| entries.of(&array, place)[8]));
-        assert_eq!(of(&entries), [0, 11, 12, 0, 0, 15, 0, 17]);
+        let of = |entries: &ProcEntries, array: &ProcArray| {
+            Vec::from_iter((0..8).map(|place| entries.of(array, place)[8]))
+        };
+        let before = array(&memory, &own);
+        entries.read(&before, &[]).unwrap();
+        assert_eq!(of(&entries, &before), [0, 11, 12, 0, 0, 15, 0, 17]);
         assert_eq!(entries.used(), [1, 2, 5, 7]);
-        entries.read(&array, 4).unwrap();
-        assert_eq!(of(&entries), [10, 11, 12, 13, 14, 15, 16, 17]);
+        // Whoever has begun may get its place only later.
+        entries.read(&before, &[std::process::id()]).unwrap();
+        assert_eq!(entries.used(), [1, 2, 5, 7]);
+        own = before.address(3);
+        let after = array(&memory, &own);
+        entries.read(&after, &[]).unwrap();
+        assert_eq!(of(&entries, &after), [0, 11, 12, 13, 0, 15, 0, 17]);
         assert_eq!(entries.used(), [1, 2, 3, 5, 7]);
-        // Whoever has begun may get his place only now.
-        set(&mut memory, 6, PID, 100);
-        entries.read(&array, 4).unwrap();
-        assert_eq!(entries.used(), [1, 2, 3, 5, 6, 7]);
+        assert!(entries.awaited.is_empty());
     }
 
     #[test]
-    fn all_are_read_now_and_then_and_where_nothing_can_be_read_nothing_is_known() {
+    fn where_very_many_begin_and_now_and_then_all_are_read() {
         let mut memory = vec![0; 3 * STEP];
-        let mut entries = began_long_ago(1);
-        entries.read(&array(&memory), 1).unwrap();
+        let own = 0;
+        let mut entries = ProcEntries::default();
+        entries.read(&array(&memory, &own), &[]).unwrap();
         assert_eq!(entries.used(), [2]);
         set(&mut memory, 0, PID, 1);
-        entries.read(&array(&memory), 1).unwrap();
+        // Who is gone says nothing.
+        entries.read(&array(&memory, &own), &[u32::MAX >> 1]).unwrap();
         assert_eq!(entries.used(), [2]);
-        entries.all = Some(Instant::now() - ALL_EVERY);
-        entries.read(&array(&memory), 1).unwrap();
+        entries
+            .read(&array(&memory, &own), &[std::process::id(); ASKED + 1])
+            .unwrap();
         assert_eq!(entries.used(), [0, 2]);
-        let mut nowhere = array(&memory);
+        set(&mut memory, 1, PID, 1);
+        entries.awaited.clear();
+        entries.read(&array(&memory, &own), &[]).unwrap();
+        assert_eq!(entries.used(), [0, 2]);
+        entries.all = Some(Instant::now() - ALL_EVERY);
+        entries.read(&array(&memory, &own), &[]).unwrap();
+        assert_eq!(entries.used(), [0, 1, 2]);
+        // Where nothing can be read nothing is known.
+        let mut nowhere = array(&memory, &own);
         nowhere.first = 16;
-        assert!(entries.read(&nowhere, 2).is_none());
-        assert!(entries.read(&nowhere, 2).is_none());
+        entries.all = None;
+        assert!(entries.read(&nowhere, &[]).is_none());
+        assert!(entries.read(&nowhere, &[]).is_none());
     }
 }

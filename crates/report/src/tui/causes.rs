@@ -4,6 +4,7 @@ use super::answers::Answers;
 use super::table::{Column, Row, Setting, Subject, Table, Weight};
 use super::views::{Rate, TEXT, share, sorted};
 use crate::causes::{CauseReport, Waiting, no_session, why_not_recorded};
+use crate::locks::LockShare;
 use crate::number::counted;
 use crate::statement_text::cell;
 use crate::text::what_cause;
@@ -126,6 +127,7 @@ fn by_wait(report: &CauseReport, rate: Rate) -> Table {
         Column::new("wait event", Setting::Text(16), 0),
         Column::new("waited for", Setting::Text(16), 0),
         Column::new("which was", Setting::Text(16), 0),
+        Column::new("lock", Setting::Text(16), 1),
         Column::new("statement that waited", Setting::Text(16), 1),
     ];
     let mut parts: Vec<_> = (report.waits.iter())
@@ -145,6 +147,7 @@ fn by_wait(report: &CauseReport, rate: Rate) -> Table {
             wait.wait.to_string(),
             who,
             what_cause(&group.part),
+            locks(&wait.locks),
             statement(wait.statement, wait.text.as_deref()),
         ];
         Row::new(subject(pid, at), Weight::Usual, cells)
@@ -153,6 +156,16 @@ fn by_wait(report: &CauseReport, rate: Rate) -> Table {
         rows: rows.collect(),
         columns: sorted(columns, 0),
         nothing: NOBODY_WAITED.to_string(),
+    }
+    .without_if_empty("lock")
+}
+
+/// The lock that most of a wait was for, whoever had it, and how many others.
+fn locks(of_wait: &[LockShare]) -> String {
+    match of_wait {
+        [] => String::new(),
+        [one] => one.lock.to_string(),
+        [first, others @ ..] => format!("{}, and {} more", first.lock, others.len()),
     }
 }
 
