@@ -44,11 +44,11 @@ fn compare(view: &DatabaseView, sum: f64) -> String {
         ),
         (true, false) => format!("{total}: {}.", too_much(view)),
         (false, true) => format!(
-            "{total}: {:.0} % of it is counted neither as CPU nor as wait, most of that {missed_most}.",
+            "{total}: {:.0} % of it is counted neither as CPU nor as wait; most of it is {missed_most}.",
             of_db_time(missed)
         ),
         (true, true) => format!(
-            "{total}: {}. On the other hand, {:.0} % of DB time is counted neither as CPU nor as wait, most of that \
+            "{total}: {}. On the other hand, {:.0} % of DB time is counted neither as CPU nor as wait; most of it is \
              {missed_most}.",
             too_much(view),
             of_db_time(missed)
@@ -56,35 +56,43 @@ fn compare(view: &DatabaseView, sum: f64) -> String {
     }
 }
 
-/// Why the sum is larger than DB time: the wait event with the most CPU inside, or CPU inside idle waits.
+/// A part of the explanation that is less than this, in percent of DB time, is left out.
+const WORTH_A_CLAUSE: f64 = 1.0;
+
+/// Why the sum is larger than DB time: CPU inside waits, and the event with the most of it; CPU inside idle waits; the larger one first.
 fn too_much(view: &DatabaseView) -> String {
     let of_db_time = |ns: u128| percent(ns, view.db_time_ns).unwrap_or(0.0);
+    let twice = of_db_time(view.double_counted_ns);
+    let idle = of_db_time(view.cpu_inside_idle_waits_ns);
     match view.by_event.first() {
-        Some(event) if view.double_counted_ns >= view.cpu_inside_idle_waits_ns => {
+        Some(event) if twice >= idle => {
             let of_event = percent(event.cpu_inside_ns, event.wait_ns).unwrap_or(0.0);
             let whose = if event.kernel_inside_ns.saturating_mul(2) > event.cpu_inside_ns {
                 "CPU, most of it in the kernel"
             } else {
                 "CPU"
             };
-            let and_others = if event.cpu_inside_ns.saturating_mul(2) < view.double_counted_ns {
-                format!(
-                    " (and so was other time inside waits, {:.0} % of DB time in all)",
-                    of_db_time(view.double_counted_ns)
-                )
+            let and_idle = if idle >= WORTH_A_CLAUSE {
+                format!("; another {idle:.0} % is CPU inside idle waits, which is CPU but not DB time")
             } else {
                 String::new()
             };
             format!(
-                "{of_event:.0} % of the time inside {} was {whose}{and_others}, which the database counts both as \
-                 CPU and as wait",
+                "{of_event:.0} % of the time inside {} was {whose}, which the database counts both as CPU and as wait (in \
+                 all waits {twice:.0} % of DB time){and_idle}",
                 event.wait
             )
         }
-        _ => format!(
-            "{:.0} % of it is CPU that sessions used inside idle waits, which is CPU but not DB time",
-            of_db_time(view.cpu_inside_idle_waits_ns)
-        ),
+        _ => {
+            let and_twice = if twice >= WORTH_A_CLAUSE {
+                format!("; another {twice:.0} % is CPU inside waits, which the database counts both as CPU and as wait")
+            } else {
+                String::new()
+            };
+            format!(
+                "{idle:.0} % of it is CPU that sessions used inside idle waits, which is CPU but not DB time{and_twice}"
+            )
+        }
     }
 }
 

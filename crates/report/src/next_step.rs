@@ -99,7 +99,7 @@ pub fn next_steps(report: &Report) -> Vec<NextStep> {
     let mut steps = Vec::new();
     let locks = of_classes(&["Lock", "LWLock", "BufferPin"]);
     if locks >= LOCKS && has::<CauseRow>(meta) {
-        let why = format!("who held what others waited for ({locks:.0} % of DB time)");
+        let why = format!("who held what others waited for (waits for locks: {locks:.0} % of DB time)");
         steps.push((locks, NextStep::new("report", "--causes", why)));
     }
     let latches = of_classes(&["LWLock"]);

@@ -244,6 +244,21 @@ fn the_explanation_says_what_the_numbers_say() {
         "{idle}"
     );
 
+    // Neither alone is much, together they are: both are named, and account for the sum.
+    let both = explanation(vec![
+        row(1, READ, State::Kernel, 40),
+        row(1, READ, State::Disk, 160),
+        row(1, CPU, State::User, 800),
+        row(1, CLIENT_READ, State::Kernel, 20),
+    ]);
+    assert!(
+        both.contains(
+            "106 % of DB time: 20 % of the time inside IO:DataFileRead was CPU, most of it in the kernel, which the database \
+             counts both as CPU and as wait (in all waits 4 % of DB time); another 2 % is CPU inside idle waits"
+        ),
+        "{both}"
+    );
+
     let late = explanation(vec![
         row(1, CPU, State::User, 500),
         row(1, CLIENT_READ, State::Runnable, 1_000),

@@ -4,7 +4,7 @@ use crate::executable::Executable;
 use crate::memory;
 
 /// What a recording lacks where it gives none.
-pub(crate) const NO_QUERY_IDS: &str = "the server computes no query ids (compute_query_id): statements have dbtime's fingerprint of their text instead; for long texts it covers the first 1023 bytes, so two that begin alike count as one";
+pub(crate) const NO_QUERY_IDS: &str = "the server computes no query ids (compute_query_id): statements have dbtime's fingerprint of their text instead, of its first 1023 bytes at most: longer ones that differ only after that count as one";
 
 /// `ComputeQueryIdType` in src/include/nodes/queryjumble.h.
 const OFF: u32 = 0;

@@ -240,25 +240,26 @@ fn header(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
     });
     if let Ok(answers) = screen.answers {
         let quality = &answers.report.quality;
+        // Where something is wrong, that comes first.
+        if quality.sessions_not_recorded > 0 {
+            facts.insert(
+                1,
+                format!("{} not recorded", counted(quality.sessions_not_recorded, "session")),
+            );
+        }
+        let problems = quality.problems.len();
+        if problems > 0 {
+            facts.insert(1, format!("{} reading it", counted(problems, "problem")));
+        }
         let not_sampled = quality.unsampled_percent().unwrap_or(0.0);
         facts.push(format!("not sampled {not_sampled:.1} %"));
         facts.push(format!("lost {}", quality.lost));
         facts.push(format!("torn {}", quality.torn));
-        if quality.sessions_not_recorded > 0 {
-            facts.push(format!(
-                "{} not recorded",
-                counted(quality.sessions_not_recorded, "session")
-            ));
-        }
         if let Some(percent) = quality.recorder_percent_of_one_cpu {
             facts.push(format!("recorder {percent:.1} % of a CPU since its start"));
         }
-        let problems = quality.problems.len();
-        if problems > 0 {
-            facts.push(format!("{} reading it", counted(problems, "problem")));
-        }
     }
-    // What there is no room for is left out whole.
+    // A fact for which there is no room is left out whole.
     let mut text = String::new();
     for fact in facts {
         let more = if text.is_empty() {
@@ -266,10 +267,9 @@ fn header(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
         } else {
             format!("{text} | {}", plain(&fact))
         };
-        if width(&more) > area.width {
-            break;
+        if width(&more) <= area.width {
+            text = more;
         }
-        text = more;
     }
     write(buffer, (area.x, area.y + 1), &text, area.width, Style::new());
 }
