@@ -329,12 +329,14 @@ static __always_inline struct dbt_activity read_activity(struct task_struct *tas
 	return read_known(task, slot, &activity) ? activity : read_fields(task, slot);
 }
 
-/* The same of a session that was noted: as long as it has not run since, it says what it said then. */
+/* The same of a session that was noted: as long as it has not run since, it says what it said then. An interrupt cannot read what the
+ * process that it interrupted has never used, such as the page with another session's record: then it is read here. */
 static __always_inline struct dbt_activity activity_since_note(struct task_struct *task, struct dbt_slot *slot)
 {
 	struct dbt_note *note = &slot->note;
 
-	if (note->activity.wait == WAIT_NOT_READ || !is_off_cpu(note->state) || has_run(task, note->switches))
+	if (note->activity.wait == WAIT_NOT_READ || !note->activity.statement || !note->activity.session_state ||
+	    !is_off_cpu(note->state) || has_run(task, note->switches))
 		return read_activity(task, slot);
 	slot->since_now = note->since;
 	return note->activity;
