@@ -101,9 +101,10 @@ fn what_grew_is_what_the_kernel_counts() {
     // Nothing is going on any more when the second ends.
     let after = counts(pid);
     std::thread::sleep(Duration::from_millis(1_200));
-    let later = counts(pid);
     for (tier, snapping) in TIERS.into_iter().zip(snapping) {
+        // One after the other, each later than the one before.
         let snapshots = snapping.stop();
+        let later = counts(pid);
         let [snapshot] = &snapshots[..] else {
             panic!("{tier:?}: one snapshot: {snapshots:?}");
         };

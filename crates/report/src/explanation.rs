@@ -85,7 +85,9 @@ fn too_much(view: &DatabaseView) -> String {
         }
         _ => {
             let and_twice = if twice >= WORTH_A_CLAUSE {
-                format!("; another {twice:.0} % is CPU inside waits, which the database counts both as CPU and as wait")
+                format!(
+                    "; another {twice:.0} % is CPU inside waits, which the database counts both as CPU and as wait"
+                )
             } else {
                 String::new()
             };

@@ -98,19 +98,25 @@ mod tests {
                 "select 'it''s', E'it\\'s', $$x$y$$, $tag$it's$tag$",
                 "select ?, ?, ?, ?",
             ),
-            (
-                "select U&'d\\0061t', B'101', x'ff', -1.5e-3",
-                "select ?, ?, ?, ?",
-            ),
+            ("select U&'d\\0061t', B'101', x'ff', -1.5e-3", "select ?, ?, ?, ?"),
             (
                 "select \"a'b\", $1, t1 /* secret */ from --secret\n t",
                 "select \"a'b\", $1, t1 from t",
             ),
             ("  select\n\t1  ", "select ?"),
             // A sign is the literal's own where no operand ends before it.
-            ("update t set a = a + -5, b = - 5", "update t set a = a + ?, b = ?"),
-            ("select a -5, (b)-5, c[1] - 5, $1 -5, \"and\" -5", "select a -?, (b)-?, c[?] - ?, $1 -?, \"and\" -?"),
-            ("select -a, -5 - -5, 1 AND -5, between +5", "select -a, ? - ?, ? AND ?, between ?"),
+            (
+                "update t set a = a + -5, b = - 5",
+                "update t set a = a + ?, b = ?",
+            ),
+            (
+                "select a -5, (b)-5, c[1] - 5, $1 -5, \"and\" -5",
+                "select a -?, (b)-?, c[?] - ?, $1 -?, \"and\" -?",
+            ),
+            (
+                "select -a, -5 - -5, 1 AND -5, between +5",
+                "select -a, ? - ?, ? AND ?, between ?",
+            ),
             // Cut inside a literal, a comment, a name.
             ("select a from t where b = 'secr", "select a from t where b =…"),
             ("select $$ secr", "select…"),

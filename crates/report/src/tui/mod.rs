@@ -244,7 +244,10 @@ fn header(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
         if quality.sessions_not_recorded > 0 {
             facts.insert(
                 1,
-                format!("{} not recorded", counted(quality.sessions_not_recorded, "session")),
+                format!(
+                    "{} not recorded",
+                    counted(quality.sessions_not_recorded, "session")
+                ),
             );
         }
         let problems = quality.problems.len();
