@@ -168,7 +168,7 @@ static __always_inline __u64 tell_comment(struct task_struct *task, struct dbt_c
 					  struct dbt_task_id *id, __u64 since)
 {
 	struct dbt_comment *told = &reader->told;
-	__u64 length = reader->length, bytes = length, from = address & (COMMENT_PIECE - 1);
+	__u64 length = reader->length, bytes = length;
 	bool has_comment;
 
 	if (!length)
@@ -180,10 +180,7 @@ static __always_inline __u64 tell_comment(struct task_struct *task, struct dbt_c
 	address += length - bytes;
 	/* A bound that the verifier follows, as above: there is so much room, with that of the begin. */
 	asm volatile("%0 &= %1" : "+r"(bytes) : "i"(2 * COMMENT_BYTES - 1));
-	/* One that has ended in the piece in which it began is in that still. */
-	if (from + length < COMMENT_PIECE)
-		bpf_probe_read_kernel(told->end, bytes, (void *)reader->piece + from);
-	else if (read_memory(task, told->end, bytes, address))
+	if (read_memory(task, told->end, bytes, address))
 		return COMMENT_NOT_READ;
 	address += bytes - length;
 	has_comment = ends_with_comment(told);
@@ -213,20 +210,22 @@ static __always_inline __u64 tell_comment(struct task_struct *task, struct dbt_c
 static __always_inline __u64 read_comment(struct task_struct *task, struct dbt_comment_reader *reader, struct dbt_wait_source *source,
 					  __u64 record, struct dbt_task_id *id, __u64 since)
 {
-	struct dbt_heading heading = {};
-	__u64 address, comment;
+	__u64 address = 0, comment, now = 0;
+	__u32 before = 1, after = 1;
 
-	if (!read_heading(task, source, record, source->comment_offset, &heading) || heading.since != since ||
-	    !measure_text(task, reader, heading.address))
+	if (read_memory(task, &before, sizeof(before), record) || before & 1 ||
+	    read_memory(task, &now, sizeof(now), record + source->since_offset) || now != since ||
+	    read_memory(task, &address, sizeof(address), record + source->comment_offset) || !measure_text(task, reader, address))
 		return COMMENT_NOT_READ;
-	address = heading.address;
 	if (reader->length >= source->most_text &&
 	    (!source->whole_text || read_memory(task, &address, sizeof(address), source->whole_text) || !address ||
 	     !measure_text(task, reader, address) || reader->length < source->most_text))
 		return COMMENT_NOT_READ;
 	comment = tell_comment(task, reader, address, id, since);
 	/* The session may have written another one meanwhile: what was told is of none then. */
-	return has_changed(task, record, &heading) ? COMMENT_NOT_READ : comment;
+	if (read_memory(task, &after, sizeof(after), record) || after != before)
+		return COMMENT_NOT_READ;
+	return comment;
 }
 
 /* Of the task that is running. `session_state`: as in read_record(). */

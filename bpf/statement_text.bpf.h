@@ -5,11 +5,9 @@
 
 #include "fingerprint.h"
 
-/* Bytes that are taken at a time, beginning at a multiple of them: none of these crosses the end of a page, behind which a program
+/* Bytes that are read at a time, beginning at a multiple of them: none of these crosses the end of a page, behind which a program
  * that may not sleep may be unable to read. */
 #define TEXT_PIECE 64
-/* The same of another task's text: reading eight times as much takes the kernel as long. */
-#define OTHER_PIECE 512
 #define TEXT_PIECES (FINGERPRINT_BYTES / TEXT_PIECE + 2) /* of a text that begins anywhere */
 
 /* Fingerprints by a hash of the whole text as it stands there: a fingerprint is made byte by byte, some 20 ns each, and most texts are
@@ -34,66 +32,18 @@ struct dbt_text_reader {
 	__u32 has_failed;
 };
 
-/* What is read of another task. */
-struct dbt_other_text {
-	struct dbt_text_reader reader;
-	struct dbt_record record;
-	__u8 piece[OTHER_PIECE];
-};
-
 /* Programs have 512 bytes of stack, and those that look at other tasks need them. Only the sampler thread runs these: one is enough. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct dbt_other_text);
+	__type(value, struct dbt_text_reader);
 } text_scratch SEC(".maps");
 
 struct dbt_text_context {
 	struct dbt_text_reader *reader;
-	struct dbt_other_text *other; /* 0 = it is of the task that is running */
-	struct task_struct *task;     /* as in read_memory() */
+	struct task_struct *task; /* as in read_memory() */
 };
-
-/* What a record says of the text that it shows. */
-struct dbt_heading {
-	__u64 since;   /* when the session began to execute that */
-	__u64 address;
-	__u32 changes; /* of the record: another number once it has been written, odd while it is */
-	__u32 pad;
-};
-
-/* Reads it; `offset`: of the address; `task` as in read_memory(). False = it cannot be read. */
-static __always_inline bool read_heading(struct task_struct *task, struct dbt_wait_source *source, __u64 record, __u32 offset,
-					 struct dbt_heading *heading)
-{
-	struct dbt_other_text *other;
-	struct dbt_record *whole;
-	__u32 zero = 0;
-
-	if (!task || !source->record_bytes)
-		return !read_memory(task, &heading->changes, sizeof(heading->changes), record) &&
-		       !read_memory(task, &heading->since, sizeof(heading->since), record + source->since_offset) &&
-		       !read_memory(task, &heading->address, sizeof(heading->address), record + offset);
-	other = bpf_map_lookup_elem(&text_scratch, &zero);
-	if (!other)
-		return false;
-	whole = &other->record;
-	if (read_memory(task, whole, source->record_bytes & (RECORD_BYTES - 1), record))
-		return false;
-	heading->changes = int_at(whole, 0);
-	heading->since = long_at(whole, source->since_offset);
-	heading->address = long_at(whole, offset);
-	return true;
-}
-
-/* Whether the session was writing it then, or has written it since. */
-static __always_inline bool has_changed(struct task_struct *task, __u64 record, struct dbt_heading *heading)
-{
-	__u32 changes;
-
-	return heading->changes & 1 || read_memory(task, &changes, sizeof(changes), record) || changes != heading->changes;
-}
 
 /* Not static, so that the verifier looks at it once and for itself, whatever it is called with. */
 __noinline int take_byte(struct dbt_fingerprint *fingerprint, __u32 byte)
@@ -117,12 +67,11 @@ static long read_byte(__u32 i, struct dbt_text_context *context)
 	return 0;
 }
 
-/* What was read of the text of the task that is running, or of another one. */
-static __always_inline long take_piece(struct dbt_text_context *context, long failed)
+static __always_inline long read_piece(struct task_struct *task, __u32 i, struct dbt_text_context *context)
 {
 	struct dbt_text_reader *reader = context->reader;
 
-	if (failed) {
+	if (read_memory(task, reader->piece, TEXT_PIECE, reader->address + i * TEXT_PIECE)) {
 		reader->has_failed = 1;
 		return 1;
 	}
@@ -133,22 +82,12 @@ static __always_inline long take_piece(struct dbt_text_context *context, long fa
 
 static long read_own_piece(__u32 i, struct dbt_text_context *context)
 {
-	struct dbt_text_reader *reader = context->reader;
-
-	return take_piece(context, read_memory(0, reader->piece, TEXT_PIECE, reader->address + i * TEXT_PIECE));
+	return read_piece(0, i, context);
 }
 
 static long read_other_piece(__u32 i, struct dbt_text_context *context)
 {
-	struct dbt_text_reader *reader = context->reader;
-	struct dbt_other_text *other = context->other;
-	__u64 address = reader->address + i * TEXT_PIECE;
-	__u32 at = address & (OTHER_PIECE - TEXT_PIECE);
-
-	if ((!i || !at) && read_memory(context->task, other->piece, OTHER_PIECE, address - at))
-		return take_piece(context, 1);
-	__builtin_memcpy(reader->piece, &other->piece[at], TEXT_PIECE);
-	return take_piece(context, 0);
+	return read_piece(context->task, i, context);
 }
 
 static __always_inline void begin_reading(struct dbt_text_reader *reader, __u64 address)
@@ -252,16 +191,15 @@ static __always_inline bool own_fingerprint_by_hash(__u64 address, struct dbt_te
 static __always_inline bool other_fingerprint(struct task_struct *task, __u64 address, __u64 *fingerprint)
 {
 	__u32 zero = 0;
-	struct dbt_other_text *other = bpf_map_lookup_elem(&text_scratch, &zero);
-	struct dbt_text_context context = { .other = other, .task = task };
+	struct dbt_text_reader *reader = bpf_map_lookup_elem(&text_scratch, &zero);
+	struct dbt_text_context context = { .reader = reader, .task = task };
 
-	if (!other)
+	if (!reader)
 		return false;
-	context.reader = &other->reader;
-	begin_reading(&other->reader, address);
+	begin_reading(reader, address);
 	bpf_loop(TEXT_PIECES, read_other_piece, &context, 0);
-	*fingerprint = fingerprint_end(&other->reader.fingerprint);
-	return !other->reader.has_failed;
+	*fingerprint = fingerprint_end(&reader->fingerprint);
+	return !reader->has_failed;
 }
 
 /* True for the text of a utility statement. PostgreSQL gives the others an id as soon as it has parsed them; pg_stat_statements takes
@@ -304,21 +242,23 @@ static __always_inline bool id_of_text(struct task_struct *task, struct dbt_wait
 static __always_inline void name_by_record(struct task_struct *task, struct dbt_wait_source *source, __u64 record,
 					   struct dbt_text *text, struct dbt_activity *activity, bool only_known)
 {
-	struct dbt_heading heading = {};
-	__u64 hash = 0, fingerprint;
+	__u64 since = 0, address = 0, hash = 0, fingerprint;
+	__u32 before = 1, after = 1;
 
 	/* What has no state has reported no text either. */
 	if (activity->statement || !activity->session_state || !source->text_offset || !record ||
-	    !read_heading(task, source, record, source->text_offset, &heading) || !heading.since)
+	    read_memory(task, &since, sizeof(since), record + source->since_offset) || !since)
 		return;
-	if (heading.since != text->since) {
+	if (since != text->since) {
 		/* The session may write another one meanwhile. */
-		if (only_known || !id_of_text(task, source, heading.address, text, &hash, &fingerprint) ||
-		    has_changed(task, record, &heading))
+		if (only_known || read_memory(task, &before, sizeof(before), record) || before & 1 ||
+		    read_memory(task, &address, sizeof(address), record + source->text_offset) ||
+		    !id_of_text(task, source, address, text, &hash, &fingerprint) ||
+		    read_memory(task, &after, sizeof(after), record) || after != before)
 			return;
 		text->fingerprint = fingerprint;
 		text->hash = hash;
-		text->since = heading.since;
+		text->since = since;
 	}
 	activity->statement = text->fingerprint;
 }
@@ -328,20 +268,22 @@ static __always_inline void name_by_record(struct task_struct *task, struct dbt_
 static __always_inline void name_by_known_text(struct dbt_wait_source *source, __u64 record, struct dbt_text *text,
 					       struct dbt_activity *activity)
 {
-	struct dbt_heading heading = {};
-	__u64 hash = 0, *known;
+	__u64 since = 0, address = 0, hash = 0, *known;
+	__u32 before = 1, after = 1;
 
 	if (activity->statement || !activity->session_state || !source->text_offset || !record ||
-	    !read_heading(0, source, record, source->text_offset, &heading) || !heading.since)
+	    read_memory(0, &since, sizeof(since), record + source->since_offset) || !since)
 		return;
-	if (heading.since == text->since) {
+	if (since == text->since) {
 		activity->statement = text->fingerprint;
 		return;
 	}
-	if ((source->gives_ids && !is_utility(0, heading.address)) || !hash_own_text(heading.address, &hash))
+	if (read_memory(0, &before, sizeof(before), record) || before & 1 ||
+	    read_memory(0, &address, sizeof(address), record + source->text_offset) ||
+	    (source->gives_ids && !is_utility(0, address)) || !hash_own_text(address, &hash))
 		return;
 	known = bpf_map_lookup_elem(&fingerprints, &hash);
-	if (known && !has_changed(0, record, &heading))
+	if (known && !read_memory(0, &after, sizeof(after), record) && after == before)
 		activity->statement = *known;
 }
 

@@ -11,6 +11,7 @@
 struct dbt_waiting_scratch {
 	struct dbt_sample sample;
 	struct dbt_unwind unwind;
+	struct dbt_record record;
 };
 
 /* Only the sampler thread runs the program: one scratch is enough. */
@@ -264,8 +265,7 @@ static __always_inline void take_locks(struct task_struct *task, struct dbt_slot
 	read_other_locks(task, &slot->source, &slot->locks);
 	if (!slot->has_run_since && !has_run(task, slot->switches))
 		return;
-	if (!slot->shared.wait || read_memory(task, &wait, sizeof(wait), slot->shared.wait))
-		wait = WAIT_NOT_READ;
+	wait = pointed_wait(task, &slot->source, 0);
 	if (!wait || wait == WAIT_NOT_READ || wait != slot->activity.wait)
 		slot->locks.count = LOCKS_NOT_READ;
 }
@@ -295,12 +295,12 @@ static __always_inline bool read_known(struct task_struct *task, struct dbt_slot
 {
 	struct dbt_wait_source *source = &slot->source;
 	struct dbt_shared *shared = &slot->shared;
-	struct dbt_other_text *scratch;
+	struct dbt_waiting_scratch *scratch;
 	struct dbt_record *record;
 	__u32 zero = 0;
 	__u64 since;
 
-	scratch = bpf_map_lookup_elem(&text_scratch, &zero);
+	scratch = bpf_map_lookup_elem(&waiting_scratch, &zero);
 	if (!scratch || !shared->process)
 		return false;
 	record = &scratch->record;
@@ -327,19 +327,6 @@ static __always_inline struct dbt_activity read_activity(struct task_struct *tas
 	if (slot->source.kind != SOURCE_NONE && is_memory_busy(task))
 		return activity;
 	return read_known(task, slot, &activity) ? activity : read_fields(task, slot);
-}
-
-/* The same of a session that was noted: as long as it has not run since, it says what it said then. An interrupt cannot read what the
- * process that it interrupted has never used, such as the page with another session's record: then it is read here. */
-static __always_inline struct dbt_activity activity_since_note(struct task_struct *task, struct dbt_slot *slot)
-{
-	struct dbt_note *note = &slot->note;
-
-	if (note->activity.wait == WAIT_NOT_READ || !note->activity.statement || !note->activity.session_state ||
-	    !is_off_cpu(note->state) || has_run(task, note->switches))
-		return read_activity(task, slot);
-	slot->since_now = note->since;
-	return note->activity;
 }
 
 /* Whether the text that was read last is of another execution than the row that was found; false where it is not known when that began. */
@@ -584,7 +571,7 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 			learn_from_end(slot, &slot->activity, false);
 		return;
 	}
-	now = activity_since_note(task, slot);
+	now = read_activity(task, slot);
 	is_still_in_it = !had_left && switches_of(task) == switches && now.wait != WAIT_NOT_READ &&
 			 (now.wait || note->was_pushed_off);
 	if (is_off_cpu(state) && !has_run(task, switches)) {
@@ -663,7 +650,7 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	sample->user_end = UNWIND_NO_STACK;
 	sample->activity = slot->activity;
 	if (!sample->activity.statement && !is_memory_busy(task)) {
-		name_by_record(task, &slot->source, slot->shared.record, &slot->text, &sample->activity, false);
+		name_statement(task, &slot->source, &slot->text, &sample->activity, false);
 		add_other_plan(task, &slot->source, &sample->activity);
 	}
 	/* What it executes now may be another one. */
