@@ -36,9 +36,8 @@ impl ProcEntries {
         let now = Instant::now();
         self.awaited.retain(|(_, since)| now < *since + BEGINS);
         self.awaited.extend(newcomers.iter().map(|&pid| (pid, now)));
-        let is_known = |all: &Instant| now < *all + ALL_EVERY;
         let mut parts = None;
-        if self.all.is_some_and(|all| is_known(&all)) && self.awaited.len() <= ASKED {
+        if self.all.is_some_and(|all| now < all + ALL_EVERY) && self.awaited.len() <= ASKED {
             self.find_awaited(array);
             parts = Some(self.parts()).filter(|parts| parts.len() <= MOST_PARTS);
         }

@@ -230,6 +230,20 @@ fn header(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
             .average_active_sessions()
             .map_or_else(|| "-".to_string(), |aas| format!("{aas:.2}"));
         facts.push(format!("AAS {aas} in {} s", short(seconds)));
+        // Where something is wrong, that comes before what is always there.
+        let quality = &report.quality;
+        if !quality.problems.is_empty() {
+            facts.push(format!(
+                "{} reading it",
+                counted(quality.problems.len(), "problem")
+            ));
+        }
+        if quality.sessions_not_recorded > 0 {
+            facts.push(format!(
+                "{} not recorded",
+                counted(quality.sessions_not_recorded, "session")
+            ));
+        }
     }
     if meta.host.cpus > 0 {
         facts.push(counted(meta.host.cpus, "CPU"));
@@ -240,20 +254,6 @@ fn header(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
     });
     if let Ok(answers) = screen.answers {
         let quality = &answers.report.quality;
-        // Where something is wrong, that comes first.
-        if quality.sessions_not_recorded > 0 {
-            facts.insert(
-                1,
-                format!(
-                    "{} not recorded",
-                    counted(quality.sessions_not_recorded, "session")
-                ),
-            );
-        }
-        let problems = quality.problems.len();
-        if problems > 0 {
-            facts.insert(1, format!("{} reading it", counted(problems, "problem")));
-        }
         let not_sampled = quality.unsampled_percent().unwrap_or(0.0);
         facts.push(format!("not sampled {not_sampled:.1} %"));
         facts.push(format!("lost {}", quality.lost));
