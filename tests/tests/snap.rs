@@ -166,13 +166,18 @@ fn times_add_up(tier: &[&str], found: &Value, elapsed: f64) {
     let states: f64 = lines.iter().filter(of).map(|line| number(&line["growth"])).sum();
     let db_time = growth(found, "TIME", "DB time");
     assert_eq!(states, db_time, "{tier:?}: the states sum to DB time");
-    // From one statement to the next the client takes its time.
+    // From one statement to the next the client takes its time. Where samples say in which of its 26 statements the session
+    // was, each is of 10 ms, and their sum spreads by 9 ms (measured in 20 runs, standard deviation).
+    let floor = match tier {
+        ["--exact=calls"] => 0.02,
+        _ => 0.05,
+    };
     assert_close(
         &format!("{tier:?}: DB time, s"),
         db_time / 1e9,
         elapsed,
-        0.05,
-        0.02,
+        0.03,
+        floor,
     );
     let waits: f64 = lines
         .iter()
