@@ -16,6 +16,7 @@
 #include "plans.bpf.h"
 #include "comment.bpf.h"
 #include "task_counts.bpf.h"
+#include "transactions.bpf.h"
 #include "targets.bpf.h"
 #include "unwind.bpf.h"
 #include "routines.bpf.h"

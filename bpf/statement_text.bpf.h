@@ -5,9 +5,11 @@
 
 #include "fingerprint.h"
 
-/* Bytes that are read at a time, beginning at a multiple of them: none of these crosses the end of a page, behind which a program
+/* Bytes that are taken at a time, beginning at a multiple of them: none of these crosses the end of a page, behind which a program
  * that may not sleep may be unable to read. */
 #define TEXT_PIECE 64
+/* The same of another task's text: reading eight times as much takes the kernel as long. */
+#define OTHER_PIECE 512
 #define TEXT_PIECES (FINGERPRINT_BYTES / TEXT_PIECE + 2) /* of a text that begins anywhere */
 
 /* Fingerprints by a hash of the whole text as it stands there: a fingerprint is made byte by byte, some 20 ns each, and most texts are
@@ -32,12 +34,18 @@ struct dbt_text_reader {
 	__u32 has_failed;
 };
 
+/* What is read of another task. */
+struct dbt_other_text {
+	struct dbt_text_reader reader; /* the first: who has this has the whole */
+	__u8 piece[OTHER_PIECE];
+};
+
 /* Programs have 512 bytes of stack, and those that look at other tasks need them. Only the sampler thread runs these: one is enough. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct dbt_text_reader);
+	__type(value, struct dbt_other_text);
 } text_scratch SEC(".maps");
 
 struct dbt_text_context {
@@ -67,11 +75,12 @@ static long read_byte(__u32 i, struct dbt_text_context *context)
 	return 0;
 }
 
-static __always_inline long read_piece(struct task_struct *task, __u32 i, struct dbt_text_context *context)
+/* What was read of the text of the task that is running, or of another one. */
+static __always_inline long take_piece(struct dbt_text_context *context, long failed)
 {
 	struct dbt_text_reader *reader = context->reader;
 
-	if (read_memory(task, reader->piece, TEXT_PIECE, reader->address + i * TEXT_PIECE)) {
+	if (failed) {
 		reader->has_failed = 1;
 		return 1;
 	}
@@ -82,12 +91,22 @@ static __always_inline long read_piece(struct task_struct *task, __u32 i, struct
 
 static long read_own_piece(__u32 i, struct dbt_text_context *context)
 {
-	return read_piece(0, i, context);
+	struct dbt_text_reader *reader = context->reader;
+
+	return take_piece(context, read_memory(0, reader->piece, TEXT_PIECE, reader->address + i * TEXT_PIECE));
 }
 
 static long read_other_piece(__u32 i, struct dbt_text_context *context)
 {
-	return read_piece(context->task, i, context);
+	struct dbt_text_reader *reader = context->reader;
+	struct dbt_other_text *other = (struct dbt_other_text *)reader;
+	__u64 address = reader->address + i * TEXT_PIECE;
+	__u32 at = address & (OTHER_PIECE - TEXT_PIECE);
+
+	if ((!i || !at) && read_memory(context->task, other->piece, OTHER_PIECE, address - at))
+		return take_piece(context, 1);
+	__builtin_memcpy(reader->piece, &other->piece[at], TEXT_PIECE);
+	return take_piece(context, 0);
 }
 
 static __always_inline void begin_reading(struct dbt_text_reader *reader, __u64 address)
@@ -191,15 +210,15 @@ static __always_inline bool own_fingerprint_by_hash(__u64 address, struct dbt_te
 static __always_inline bool other_fingerprint(struct task_struct *task, __u64 address, __u64 *fingerprint)
 {
 	__u32 zero = 0;
-	struct dbt_text_reader *reader = bpf_map_lookup_elem(&text_scratch, &zero);
-	struct dbt_text_context context = { .reader = reader, .task = task };
+	struct dbt_other_text *other = bpf_map_lookup_elem(&text_scratch, &zero);
+	struct dbt_text_context context = { .reader = &other->reader, .task = task };
 
-	if (!reader)
+	if (!other)
 		return false;
-	begin_reading(reader, address);
+	begin_reading(&other->reader, address);
 	bpf_loop(TEXT_PIECES, read_other_piece, &context, 0);
-	*fingerprint = fingerprint_end(&reader->fingerprint);
-	return !reader->has_failed;
+	*fingerprint = fingerprint_end(&other->reader.fingerprint);
+	return !other->reader.has_failed;
 }
 
 /* True for the text of a utility statement. PostgreSQL gives the others an id as soon as it has parsed them; pg_stat_statements takes

@@ -112,6 +112,7 @@ int BPF_PROG(on_exit, struct task_struct *task)
 
 	if (!bpf_map_lookup_elem(&targets, &pid))
 		return 0;
+	read_last_transaction(pid);
 	fill_event(&totals.event, EVENT_END, pid, task->start_time);
 	totals.on_cpu_ns = on_cpu_time(task, totals.event.time_ns);
 	totals.run_queue_ns = task->sched_info.run_delay;

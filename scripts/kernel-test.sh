@@ -63,7 +63,7 @@ make_machine "$package" "$work/inside.sh"
 boot_machine "$work/console" 600 3072 2
 
 # What failed is said last, below what the machine printed.
-python3 - "$work/console" "$release" 2>"$work/failure" <<'CHECK' || { tail -n 60 "$work/console"; cat "$work/failure" >&2; die "failed on Linux $release"; }
+python3 - "$work/console" "$release" 2>"$work/failure" <<'CHECK' || { tail -n 60 "$work/console"; grep -a -A 14 'dbtime: \| EXIT ' "$work/console" || true; cat "$work/failure" >&2; die "failed on Linux $release"; }
 import json, sys
 text = open(sys.argv[1], errors="replace").read()
 assert "RECORD EXIT 0" in text, "record did not end well"

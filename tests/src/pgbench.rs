@@ -48,6 +48,28 @@ pub fn run(cluster: &Cluster, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// A number that it printed, such as `number of transactions actually processed`.
+///
+/// # Panics
+/// When it did not.
+#[track_caller]
+pub fn printed(output: &str, what: &str) -> f64 {
+    let line = output.lines().find_map(|line| line.strip_prefix(what));
+    let number = line.and_then(|rest| rest.trim_start_matches([' ', '=', ':']).split([' ', '/']).next());
+    number
+        .and_then(|number| number.parse().ok())
+        .unwrap_or_else(|| panic!("no '{what}' in\n{output}"))
+}
+
+/// How many transactions it says that it made.
+///
+/// # Panics
+/// When it did not.
+#[track_caller]
+pub fn transactions(output: &str) -> f64 {
+    printed(output, "number of transactions actually processed")
+}
+
 /// pgbench in the background; killed when dropped.
 #[derive(Debug)]
 pub struct Load(Child);

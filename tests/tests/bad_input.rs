@@ -565,9 +565,7 @@ fn what_is_asked_for_and_was_not_recorded_is_answered_with_what_was() {
         .expect_stderr(&["no such state: 'foo'", "runnable"]);
     let report = dbtime(&["report", recording, "--by", "statement", "--session", "4711"]).expect_code(0);
     assert!(
-        report
-            .stdout
-            .contains("Nothing in this recording says the statement.")
+        report.stdout.contains("'statement' was not recorded.")
             && report.stdout.contains("Only session 4711\n"),
         "{}",
         report.stdout

@@ -59,11 +59,7 @@ fn sessions_of_a_statement_each_are_split_as_the_exact_tier_says() {
         ],
     );
     let (sampled, exact) = (sampled.stop(), exact.stop());
-    let transactions: f64 = told
-        .lines()
-        .find_map(|line| line.strip_prefix("number of transactions actually processed: "))
-        .and_then(|count| count.parse().ok())
-        .unwrap_or_else(|| panic!("no number of transactions in {told}"));
+    let transactions = pgbench::transactions(&told);
 
     for recorded in [&sampled, &exact] {
         assert_eq!(recorded.problems, vec![]);

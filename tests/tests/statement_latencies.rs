@@ -153,15 +153,8 @@ fn so_many_different_statements_at_a_time_lose_no_time_and_no_command() {
         &["--no-vacuum", &script, "--client=3", "--jobs=1", "--time=6"],
     );
     let recorded = recorder.stop();
-    let transactions: u64 = said
-        .lines()
-        .find_map(|line| {
-            line.strip_prefix("number of transactions actually processed: ")?
-                .parse()
-                .ok()
-        })
-        .expect("pgbench says how many");
-    assert!(transactions > 20_000, "they are many: {said}");
+    let transactions = pgbench::transactions(&said);
+    assert!(transactions > 20_000.0, "they are many: {said}");
     let report = recorded.json(&[]);
     let quality = &report["quality"];
     for (lost, most) in [
@@ -192,7 +185,7 @@ fn so_many_different_statements_at_a_time_lose_no_time_and_no_command() {
         .sum();
     // What pgbench asks before it begins.
     assert!(
-        (transactions as f64..transactions as f64 + 20.0).contains(&counted),
+        (transactions..transactions + 20.0).contains(&counted),
         "{counted} of {transactions}"
     );
     let pooled = recorded

@@ -157,15 +157,6 @@ fn syncs_of_the_log_are_as_many_as_the_server_counts() {
     );
 }
 
-/// What pgbench printed behind these words.
-fn printed(output: &str, what: &str) -> f64 {
-    let line = output.lines().find_map(|line| line.strip_prefix(what));
-    let number = line.and_then(|rest| rest.trim_start_matches([' ', '=', ':']).split([' ', '/']).next());
-    number
-        .and_then(|number| number.parse().ok())
-        .unwrap_or_else(|| panic!("no '{what}' in\n{output}"))
-}
-
 #[test]
 fn transactions_and_requests_are_as_many_as_the_client_made() {
     needs_recording!();
@@ -243,8 +234,8 @@ fn what_clients_wait_for_is_db_time_where_the_cpus_are_saturated() {
         ],
     );
     let recorded = recorder.stop();
-    let transactions = printed(&output, "number of transactions actually processed");
-    let latency_s = transactions * printed(&output, "latency average") / 1e3;
+    let transactions = pgbench::transactions(&output);
+    let latency_s = transactions * pgbench::printed(&output, "latency average") / 1e3;
     let report = recorded.report(&[]);
     let db_time_s = report.db_time_ns as f64 / 1e9;
     let row = report

@@ -394,14 +394,7 @@ fn a_commit_that_was_prepared_has_its_text_in_the_oldest_and_in_the_newest_versi
         ];
         let said = pgbench::run(&cluster, &arguments);
         // The server does not count what it has taken the id from.
-        let transactions: f64 = said
-            .lines()
-            .find_map(|line| {
-                line.strip_prefix("number of transactions actually processed: ")?
-                    .parse()
-                    .ok()
-            })
-            .expect("pgbench says how many");
+        let transactions = pgbench::transactions(&said);
         let (exact, sampled) = (exact.stop(), sampled.stop());
         // A sample of a short wait may come when the session has gone on to its next statement.
         for (recorded, most) in [(&exact, 0.01), (&sampled, 0.2)] {

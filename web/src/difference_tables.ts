@@ -62,7 +62,7 @@ export function statementWord({ query }: StatementChange): string {
 }
 
 function statementText(row: StatementChange): string {
-  if (row.query === null) return "[none: parsing, or no command yet]";
+  if (row.query === null) return "[unknown: parsing, or not begun]";
   return row.text === null ? `${row.sql_id ?? row.query} [text not recorded]` : oneLine(row.text.slice(0, 300));
 }
 

@@ -68,7 +68,7 @@ function valuesOf(of: Recording, table: Table, by: TimelineBy): Values {
 /** A statement in few words. */
 export function statementLabel(of: Pick<Recording, "statements">, statement: number): string {
   const { query, sql_id, text } = of.statements[statement]!;
-  if (query === "0") return "[none: parsing, or no command yet]";
+  if (query === "0") return "[unknown: parsing, or not begun]";
   return text === undefined ? `${sql_id ?? query} [text not recorded]` : oneLine(text.slice(0, 300));
 }
 

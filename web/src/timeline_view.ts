@@ -65,7 +65,7 @@ export class TimelineView {
     }
     if (timeline && isNotRecorded(this.of, timeline.by)) {
       this.note.hidden = false;
-      this.note.textContent = `Nothing in this recording says the ${timeline.by}.`;
+      this.note.textContent = `'${timeline.by}' was not recorded.`;
     }
     this.legend.replaceChildren(...(timeline ? this.lines(timeline) : []));
     this.canvas.element.replaceChildren(...(timeline ? [this.table(timeline)] : []));

@@ -300,6 +300,16 @@ pub(crate) trait Database {
         None
     }
 
+    /// Address of the number from which it counts them, in the memory of each session.
+    fn transaction_counter(&self) -> Option<u64> {
+        None
+    }
+
+    /// The same of a session that has ended with this number; none where it was not counted.
+    fn last_transactions(&mut self, _pid: u32, _number: u32) -> Option<(&'static str, u32)> {
+        None
+    }
+
     /// Asks the server for what it counts itself, from now on, and for what its sessions execute where they do not tell themselves.
     /// `texts`: what may be recorded of these.
     ///

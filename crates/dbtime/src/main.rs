@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use dbtime::advice;
 use dbtime::commands::Arguments;
 use dbtime::exit_code;
@@ -14,7 +13,7 @@ use dbtime::working;
 static ALLOCATOR: memory::Bounded = memory::Bounded;
 
 fn main() -> ExitCode {
-    let ended = Arguments::parse().command.run();
+    let ended = Arguments::of_command_line().command.run();
     working::end();
     match ended {
         Ok(code) => code,

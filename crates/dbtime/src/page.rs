@@ -31,7 +31,8 @@ pub fn write(source: &Source, filter: &Filter, output: &Path) -> anyhow::Result<
     Ok(true)
 }
 
-fn say_problems(problems: &[String]) {
+/// Tells what could not be read, where it is not the answer that does.
+pub fn say_problems(problems: &[String]) {
     for problem in problems {
         say(format_args!("dbtime: {problem}"));
     }

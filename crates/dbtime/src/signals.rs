@@ -2,17 +2,24 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// Exit status of a program that was ended at once.
 const EXIT_STATUS: i32 = 1;
 
+/// What is said then.
+const ENDED_AT_ONCE: &[u8] = b"\ndbtime: ended before it had finished: what had not been written is lost\n";
+/// A second signal that comes sooner is the same Ctrl-C: a wrapper has passed it on, or a key was held down. In good order the work
+/// ends within this time, as a rule.
+const SAME_CTRL_C_MS: u64 = 3_000;
+
 /// What the second Ctrl-C does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Second {
-    /// It ends the program at once.
+    /// It ends the program at once, and that is said, if it comes three seconds after the first or later.
     Ends,
     /// Nothing: what has to be cleaned up would stay.
     Ignored,
@@ -25,16 +32,40 @@ pub enum Second {
 /// The operating system takes no handler.
 pub fn stop_on_signals(second: Second) -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
+    let first_ms = Arc::new(AtomicU64::new(0));
+    let begun = Instant::now();
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         if signal == SIGHUP && is_ignored(signal)? {
             continue;
         }
         if second == Second::Ends {
-            signal_hook::flag::register_conditional_shutdown(signal, EXIT_STATUS, Arc::clone(&stop))?;
+            let (stop, first_ms) = (Arc::clone(&stop), Arc::clone(&first_ms));
+            // SAFETY: what it calls is allowed in a signal handler (signal-safety(7)): atomics, clock_gettime, write and _exit.
+            unsafe {
+                signal_hook::low_level::register(signal, move || end_if_late(&stop, &first_ms, begun))?;
+            }
         }
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     Ok(stop)
+}
+
+/// In a signal handler, before `stop` is set by it.
+fn end_if_late(stop: &AtomicBool, first_ms: &AtomicU64, begun: Instant) {
+    let now_ms = begun.elapsed().as_millis() as u64;
+    if !stop.load(Ordering::SeqCst) {
+        first_ms.store(now_ms, Ordering::SeqCst);
+    } else if now_ms.saturating_sub(first_ms.load(Ordering::SeqCst)) >= SAME_CTRL_C_MS {
+        // SAFETY: the bytes are those of a constant.
+        unsafe {
+            libc::write(
+                libc::STDERR_FILENO,
+                ENDED_AT_ONCE.as_ptr().cast(),
+                ENDED_AT_ONCE.len(),
+            )
+        };
+        signal_hook::low_level::exit(EXIT_STATUS);
+    }
 }
 
 /// Whether nothing happens when a signal comes.

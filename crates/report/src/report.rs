@@ -110,7 +110,7 @@ pub enum ReportError {
     },
     /// The filter names a wait event of which there is nothing.
     #[error(
-        "no time in wait '{wait}' in the part chosen of this recording; it has {}{}",
+        "no time in wait '{wait}' in the chosen part of this recording; it has {}{}",
         or_nothing(recorded),
         did_you_mean(wait, &names_of_waits(recorded))
     )]
@@ -122,7 +122,7 @@ pub enum ReportError {
     },
     /// The filter names a state of which there is nothing.
     #[error(
-        "no time in state '{state}' in the part chosen of this recording; it has {}",
+        "no time in state '{state}' in the chosen part of this recording; it has {}",
         or_nothing(recorded)
     )]
     NoSuchState {
@@ -133,7 +133,7 @@ pub enum ReportError {
     },
     /// The filter names a statement of which there is nothing.
     #[error(
-        "no time in query {id} in the part chosen of this recording; it has {}{}",
+        "no time in query {id} in the chosen part of this recording; it has {}{}",
         or_nothing(recorded),
         if *more { " …" } else { "" }
     )]

@@ -8,8 +8,12 @@ use crate::number::seconds;
 use crate::scan::Activity;
 use crate::sums::{Sums, percent};
 
-/// Less than this part of DB time, in percent, is not worth a line.
+/// Time in the run queue that is worth a line, in percent of DB time: after a command came, or of a host that is saturated …
 const WORTH_A_LINE: f64 = 5.0;
+/// … and at any time, of one that is not.
+const WORTH_A_LINE_UNSATURATED: f64 = 25.0;
+/// Of the time in the run queue, in percent: less after a command came is not named.
+const WORTH_NAMING: f64 = 1.0;
 
 /// What sessions of clients waited for a CPU. Times in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -30,19 +34,39 @@ pub struct Saturation {
     pub sentence: Option<String>,
 }
 
-fn sentence(after_command_ns: u128, sessions: Option<f64>, cpus: u32, is_saturated: bool) -> String {
-    let what = match (is_saturated, cpus) {
-        (true, 1) => "1 CPU saturated".to_string(),
-        (true, cpus) => format!("{cpus} CPUs saturated"),
-        (false, _) => "Short of CPU".to_string(),
-    };
-    let sessions = sessions.map_or_else(String::new, |sessions| {
-        format!("; {sessions:.1} sessions in the run queue on average")
-    });
-    format!(
-        "{what}: {} s waiting for a CPU after a command came{sessions}.",
-        seconds(after_command_ns)
-    )
+impl Saturation {
+    fn is_worth_a_line(&self, db_time_ns: u128) -> bool {
+        let share = |ns| percent(ns, db_time_ns).unwrap_or(0.0);
+        let least = match self.is_saturated {
+            true => WORTH_A_LINE,
+            false => WORTH_A_LINE_UNSATURATED,
+        };
+        share(self.after_command_ns) >= WORTH_A_LINE || share(self.run_queue_ns) >= least
+    }
+
+    fn sentence(&self) -> String {
+        let what = match (self.is_saturated, self.cpus) {
+            (true, 1) => "1 CPU saturated".to_string(),
+            (true, cpus) => format!("{cpus} CPUs saturated"),
+            (false, _) => "Short of CPU".to_string(),
+        };
+        let after_command = percent(self.after_command_ns, self.run_queue_ns).unwrap_or(0.0);
+        let of_it = (after_command >= WORTH_NAMING).then(|| {
+            format!(
+                ", {} s of that after a command came",
+                seconds(self.after_command_ns)
+            )
+        });
+        let sessions = self
+            .sessions
+            .map(|sessions| format!("; {sessions:.1} were in the run queue on average"));
+        format!(
+            "{what}: sessions waited {} s for a CPU{}{}.",
+            seconds(self.run_queue_ns),
+            of_it.unwrap_or_default(),
+            sessions.unwrap_or_default()
+        )
+    }
 }
 
 /// Adds rows up to a [`Saturation`].
@@ -68,16 +92,17 @@ impl SaturationBuilder {
         let sessions = (elapsed_ns > 0).then(|| run_queue_ns as f64 / elapsed_ns as f64);
         let cpus = meta.host.cpus;
         let db_time_ns = self.after_command.total_ns() + self.others.total_ns();
-        let share = percent(after_command_ns, db_time_ns).unwrap_or(0.0);
-        let is_saturated = cpus > 0 && sessions.is_some_and(|sessions| sessions >= f64::from(cpus));
-        Saturation {
+        let mut saturation = Saturation {
             cpus,
-            is_saturated,
+            is_saturated: cpus > 0 && sessions.is_some_and(|sessions| sessions >= f64::from(cpus)),
             after_command_ns,
             run_queue_ns,
             sessions,
-            sentence: (share >= WORTH_A_LINE)
-                .then(|| sentence(after_command_ns, sessions, cpus, is_saturated)),
-        }
+            sentence: None,
+        };
+        saturation.sentence = saturation
+            .is_worth_a_line(db_time_ns)
+            .then(|| saturation.sentence());
+        saturation
     }
 }

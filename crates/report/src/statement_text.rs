@@ -20,7 +20,7 @@ pub(crate) fn beginning(text: &str, most: usize) -> String {
 /// The same in a table of statements, where some have no text: of the statement with this id, 0 = what belongs to none.
 pub(crate) fn cell(id: u64, text: Option<&str>, most: usize) -> String {
     match (id, text) {
-        (0, _) => "[none: parsing, or no command yet]".to_string(),
+        (0, _) => "[unknown: parsing, or not begun]".to_string(),
         (_, None) => NOT_RECORDED.to_string(),
         (_, Some(text)) => beginning(text, most),
     }

@@ -270,7 +270,7 @@ fn the_ledger_is_grouped_by_cause_and_root() {
     rows.sessions.push(session(1, 11, "client backend", "a", "d"));
     rows.activity.push(activity(1, 1, TUPLE, State::Sleep, 900));
     let silent = report(&Source::memory(meta(), rows), &options).expect("a report");
-    assert!(text::render(&silent, 100).contains("Nothing in this recording says the cause."));
+    assert!(text::render(&silent, 100).contains("'cause' was not recorded."));
 }
 
 #[test]

@@ -325,7 +325,7 @@ fn what_the_recording_does_not_carry_nobody_says() {
         (
             alone(),
             "hold:transactionid=0.5",
-            "nobody waited for or held transactionid",
+            "no session waited for or held transactionid",
         ),
         (alone(), "event:IO:WALSync=0.5", "there are Timeout:PgSleep, CPU"),
         (alone(), "query:8=0", "there are 7"),
@@ -378,7 +378,7 @@ fn what_the_recording_does_not_carry_nobody_says() {
     }
     let said = cannot_say(ends, "query:7=0");
     assert!(
-        said.contains("came or went") || said.contains("not the same all the time"),
+        said.contains("began or ended") || said.contains("not the same all the time"),
         "{said}"
     );
 }

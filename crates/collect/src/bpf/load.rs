@@ -17,8 +17,8 @@ use super::plain::{Plain, globals, look_up};
 use super::plans::Plans;
 use super::recorder::RecorderSkelBuilder;
 use super::recorder::types::{
-    bss, dbt_call_use, dbt_command_key, dbt_command_sums, dbt_config, dbt_latency, dbt_latency_key,
-    dbt_latency_share, dbt_pass, dbt_slot, dbt_space, dbt_target, dbt_wait_source,
+    bss, dbt_call_use, dbt_command_key, dbt_command_sums, dbt_config, dbt_counter, dbt_latency,
+    dbt_latency_key, dbt_latency_share, dbt_pass, dbt_slot, dbt_space, dbt_target, dbt_wait_source,
 };
 use super::run_time::RunTimes;
 use super::unwind::UnwindMaps;
@@ -170,6 +170,8 @@ pub(crate) struct Programs {
     pub(crate) unwind_maps: Option<UnwindMaps>,
     /// What stands for statements with a plan.
     pub(crate) plans: Plans,
+    /// What is read of sessions when they end.
+    counted_sessions: MapHandle,
     /// What the exact tier measures besides sums.
     pub(crate) latencies: LatencyMaps<dbt_latency_key, dbt_latency>,
     /// What commands did.
@@ -278,6 +280,7 @@ impl Programs {
             &mut open.maps.slots,
             &mut open.maps.awake_slots,
             &mut open.maps.slots_to_take,
+            &mut open.maps.counted_sessions,
         ] {
             map.set_max_entries(MAX_SESSIONS).map_err(|e| failed("maps", e))?;
         }
@@ -378,6 +381,8 @@ impl Programs {
                 .attach()
                 .map_err(|e| failed("sched_waking", e))?,
         ];
+        // Only older kernels need it; where they have no kprobes, the last second of sessions that end is not in their counts.
+        links.extend(skel.progs.on_exit_signals.attach());
         let progs = &skel.progs;
         let mut probes: Vec<(&str, &libbpf_rs::ProgramMut<'_>)> = Vec::new();
         if calls {
@@ -453,6 +458,7 @@ impl Programs {
             )
             .map_err(|e| CollectError::Kernel(format!("histograms: {e}")))?,
             plans: Plans::new(handle(&skel.maps.planned)?),
+            counted_sessions: handle(&skel.maps.counted_sessions)?,
             latencies: LatencyMaps::new(handle(&skel.maps.latency_even)?, handle(&skel.maps.latency_odd)?),
             commands: LatencyMaps::new(
                 handle(&skel.maps.commands_even)?,
@@ -603,6 +609,23 @@ impl Programs {
             .map_err(|e| CollectError::Kernel(format!("BPF map of the epoch: {e}")))
     }
 
+    /// Has the kernel read, when this session ends, the number at this address of its memory.
+    pub(crate) fn read_at_end(&self, pid: u32, address: u64) {
+        let counter = dbt_counter {
+            address,
+            ..dbt_counter::default()
+        };
+        // Without it, what the session did after the last look is missing.
+        let _ = put(&self.counted_sessions, pid, &counter);
+    }
+
+    /// What stood there when the session ended. None: nobody has asked for it, or it could not be read.
+    pub(crate) fn number_at_end(&self, pid: u32) -> Option<u32> {
+        let counter: dbt_counter = look_up(&self.counted_sessions, pid)?;
+        let _ = self.counted_sessions.delete(&pid.to_ne_bytes());
+        (counter.has_ended != 0).then_some(counter.last)
+    }
+
     /// What found no room in the kernel so far.
     pub(crate) fn losses(&self) -> Losses {
         self.read_bss().map_or(Losses::default(), |bss| Losses {
@@ -639,6 +662,7 @@ impl Programs {
 }
 
 impl Plain for bss {}
+impl Plain for dbt_counter {}
 impl Plain for dbt_slot {}
 impl Plain for dbt_target {}
 impl Plain for dbt_wait_source {}
@@ -660,6 +684,7 @@ pub(crate) struct Losses {
 pub(super) trait MapValue {}
 impl MapValue for dbt_target {}
 impl MapValue for dbt_slot {}
+impl MapValue for dbt_counter {}
 impl MapValue for dbt_config {}
 impl MapValue for dbt_pass {}
 impl MapValue for dbt_space {}

@@ -78,26 +78,66 @@ impl Collector {
             (is_due && session.is_client()).then_some(session.pid)
         });
         let clients: Vec<u32> = clients.collect();
-        let time = self.clock.second_us(middle(self.counted_transactions_ns, now));
+        let middle_ns = middle(self.counted_transactions_ns, now);
         self.counted_transactions_ns = now;
-        let Some((source, growth)) = self.database.transactions(&clients) else {
+        self.count_transactions_of(&clients, middle_ns);
+    }
+
+    /// Begins to count those of sessions that have just been named, not only in the second after that.
+    pub(super) fn begin_to_count(&mut self, now: u64) {
+        if self.uncounted.is_empty() {
+            return;
+        }
+        let mut uncounted = std::mem::take(&mut self.uncounted);
+        self.count_transactions_of(&uncounted, now);
+        // Its counter is its own only from a moment on that nobody tells.
+        uncounted.retain(|pid| {
+            let session = self.sessions.get(pid);
+            session.is_some_and(|session| !session.counts_transactions && session.is_client())
+        });
+        // Who is not counted by then is in the next second.
+        if now >= self.clock.next_second(self.counted_transactions_ns) {
+            uncounted.clear();
+        }
+        self.uncounted = uncounted;
+    }
+
+    fn count_transactions_of(&mut self, clients: &[u32], at: u64) {
+        let Some((source, growth)) = self.database.transactions(clients) else {
             return;
         };
+        let address = self.database.transaction_counter();
         for (pid, grown) in growth {
             let Some(session) = self.sessions.get_mut(&pid) else {
                 continue;
             };
             // A first row of 0 says that the session is counted.
-            if grown > 0 || !std::mem::replace(&mut session.counts_transactions, true) {
-                self.rows.counters.push(CounterRow {
-                    time,
-                    session: session.id,
-                    source: source.to_string(),
-                    name: counter::TRANSACTIONS.to_string(),
-                    value: grown.into(),
-                    ..CounterRow::default()
-                });
+            let is_first = !std::mem::replace(&mut session.counts_transactions, true);
+            if let (true, Some(address), Some(programs)) = (is_first, address, self.engine.programs()) {
+                programs.read_at_end(pid, address);
             }
+            if grown > 0 || is_first {
+                self.rows
+                    .counters
+                    .push(transactions_row(session, self.clock.second_us(at), source, grown));
+            }
+        }
+    }
+
+    /// What a session that has ended did after the last look at it.
+    pub(super) fn count_last_transactions(&mut self, session: &LiveSession) {
+        let number = self
+            .engine
+            .programs()
+            .and_then(|programs| programs.number_at_end(session.pid));
+        let (Some(number), Some(end_ns)) = (number, session.end_ns()) else {
+            return;
+        };
+        if let Some((source, grown @ 1..)) = self.database.last_transactions(session.pid, number) {
+            let time = self.clock.second_us(end_ns);
+            self.rows
+                .counters
+                .push(transactions_row(session, time, source, grown));
         }
     }
 
@@ -172,5 +212,16 @@ pub(super) fn look_how_far_standby_is(causes: &mut Causes, database: &dyn Databa
         && let Some(position) = database.standby_flushed(pid)
     {
         causes.standby_flushed(pid, monotonic_ns(), position);
+    }
+}
+
+fn transactions_row(session: &LiveSession, time: i64, source: &str, grown: u32) -> CounterRow {
+    CounterRow {
+        time,
+        session: session.id,
+        source: source.to_string(),
+        name: counter::TRANSACTIONS.to_string(),
+        value: grown.into(),
+        ..CounterRow::default()
     }
 }

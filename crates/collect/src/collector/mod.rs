@@ -109,6 +109,8 @@ pub struct Collector {
     sessions: HashMap<u32, LiveSession>,
     /// Of these, who may have no name yet: whoever began, or was found, until the name is there.
     nameless: BTreeSet<u32>,
+    /// Clients' sessions that have a name, and whose transactions are not counted yet.
+    uncounted: Vec<u32>,
     /// Whose last totals have come: their accounts are open for a moment.
     ending: Vec<u32>,
     next_id: u64,
@@ -189,6 +191,7 @@ impl Collector {
             self.accounted_ns = self.reported_ns;
         }
         self.look_for_names(now);
+        self.begin_to_count(now);
         if now >= self.next_check_ns {
             self.next_check_ns = now + 1_000_000_000;
             self.note_standstill();

@@ -103,9 +103,13 @@ impl Collector {
     /// Reads the titles of those that have no name yet.
     pub(super) fn look_for_names(&mut self, now: u64) {
         let sessions = &mut self.sessions;
+        let uncounted = &mut self.uncounted;
         self.nameless.retain(|pid| {
             sessions.get_mut(pid).is_some_and(|session| {
                 session.look_for_title(now);
+                if session.is_client() {
+                    uncounted.push(*pid);
+                }
                 session.is_nameless()
             })
         });
@@ -113,6 +117,7 @@ impl Collector {
 
     /// Closes the account of a session: with the totals of its end, or, where these were lost, with the last ones.
     pub(super) fn end_session(&mut self, mut session: LiveSession) -> Result<(), CollectError> {
+        self.count_last_transactions(&session);
         match session.end.take() {
             Some(end) => {
                 let (repeats, unused) = self.engine.left_over(session.slot);

@@ -166,6 +166,7 @@ impl Collector {
             unwinding,
             sessions: HashMap::new(),
             nameless: BTreeSet::new(),
+            uncounted: Vec::new(),
             ending: Vec::new(),
             next_id: 1,
             newcomers: Vec::new(),

@@ -390,6 +390,15 @@ impl Database for PostgresDatabase {
         ))
     }
 
+    fn transaction_counter(&self) -> Option<u64> {
+        Some(self.places.as_ref()?.transactions.as_ref()?.counter())
+    }
+
+    fn last_transactions(&mut self, pid: u32, number: u32) -> Option<(&'static str, u32)> {
+        let transactions = self.places.as_mut()?.transactions.as_mut()?;
+        Some((counter::SESSION_MEMORY, transactions.count_last(pid, number)?))
+    }
+
     fn statistics(
         &mut self,
         connect: &Connect,

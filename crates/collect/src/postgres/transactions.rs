@@ -52,6 +52,16 @@ impl Transactions {
         growth
     }
 
+    /// Where each session has its counter.
+    pub(super) fn counter(&self) -> u64 {
+        self.counter
+    }
+
+    /// By how many transactions a session has grown since it was looked at last, which ended with this number.
+    pub(super) fn count_last(&mut self, pid: u32, number: u32) -> Option<u32> {
+        Some(number.wrapping_sub(self.last.remove(&pid)?))
+    }
+
     /// The session has ended; its pid may come back as another one.
     pub(super) fn forget(&mut self, pid: u32) {
         self.last.remove(&pid);

@@ -28,7 +28,7 @@ mod top;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Sessions of a snapshot that are shown where nothing else is said.
 const SNAPSHOT_SESSIONS: usize = 10;
@@ -49,6 +49,20 @@ pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Arguments {
+    /// Those that the program was started with. Ends it where they are none.
+    pub fn of_command_line() -> Arguments {
+        // A negative number is a value, to be refused as such, and no unknown option.
+        let command = Arguments::command().mut_subcommands(|command| {
+            command.mut_args(|argument| {
+                let takes_values = argument.get_action().takes_values();
+                argument.allow_negative_numbers(takes_values)
+            })
+        });
+        Arguments::from_arg_matches(&command.get_matches()).unwrap_or_else(|e| e.exit())
+    }
 }
 
 /// The subcommands.
@@ -149,8 +163,6 @@ impl Command {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

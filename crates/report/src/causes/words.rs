@@ -1,6 +1,6 @@
 //! Who was waited for and what that one did, in words.
 
-use dbtime_model::{CauseKind, SessionState, State, StateGroup, Wait};
+use dbtime_model::{CauseKind, SessionState, State, StateGroup, Wait, WaitKind};
 
 /// Where a wait ended that was for no session.
 pub(crate) fn no_session(kind: CauseKind) -> &'static str {
@@ -38,11 +38,17 @@ pub(crate) fn doing(
         Some(CauseKind::OtherHost) => format!("{wait}, on another host or the network"),
         Some(CauseKind::Unknown) => format!("{wait}, further on [not known]"),
         None if state.group() == Some(StateGroup::Blocked) => format!("{wait}, behind another session"),
-        Some(CauseKind::Session) | None => match state {
-            State::Runnable => "waiting for a CPU".to_string(),
-            State::Stopped => "stopped by a signal".to_string(),
-            _ => "on a CPU".to_string(),
-        },
+        Some(CauseKind::Session) | None => {
+            let how = match state {
+                State::Runnable => "waiting for a CPU",
+                State::Stopped => "stopped by a signal",
+                _ => "on a CPU",
+            };
+            match wait.kind() {
+                WaitKind::None => how.to_string(),
+                _ => format!("{wait}, {how}"),
+            }
+        }
     }
 }
 

@@ -18,6 +18,11 @@ const LARGEST_WEIGHT: f64 = 0.05;
 /// More than twofold is no matter of the host: it is shown as it is.
 const LARGEST_FACTOR: f64 = 2.0;
 
+/// It may be more than that, and then it is no matter of the host.
+pub(crate) fn is_at_limit(factor: f64) -> bool {
+    factor.max(1.0 / factor) >= LARGEST_FACTOR
+}
+
 pub(super) fn estimate(changes: &Changes, per: &Per, functions: &Functions) -> f64 {
     let mut own: HashMap<FunctionId, [u128; 2]> = HashMap::new();
     for atom in &changes.atoms {

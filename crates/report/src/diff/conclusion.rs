@@ -11,6 +11,7 @@ use dbtime_model::{State, Wait};
 
 use super::answer::Verdict;
 use super::changes::{Changes, Item, Pair};
+use super::common_factor::is_at_limit;
 use super::{Per, SMALLEST_SHARE};
 use crate::function::{Function, FunctionId, Functions};
 use crate::kernel_layers::subsystem;
@@ -52,12 +53,33 @@ struct Candidate<'a> {
     item: &'a Item,
     /// Difference per unit of work, common factor taken off.
     own: f64,
+    /// The same as it is shown, with what is common.
+    shown: f64,
     /// How much it explains, and how much of it is difference.
     score: f64,
     /// How precise it is.
     depth: f64,
     /// It explains most of the largest difference.
     explains: bool,
+}
+
+impl Candidate<'_> {
+    /// It is a difference of this sign without the common factor, too.
+    fn is_as_shown(&self) -> bool {
+        self.shown > 0.0
+    }
+
+    fn shown_or_own(&self) -> f64 {
+        match self.is_as_shown() {
+            true => self.shown,
+            false => self.own,
+        }
+    }
+
+    /// As the tables have it.
+    fn amount(&self, unit: WorkUnit) -> String {
+        amount(self.shown_or_own(), unit)
+    }
 }
 
 pub(super) fn conclude(
@@ -85,8 +107,8 @@ pub(super) fn conclude(
     let hosts = [good - tested_good, bad - tested_bad];
     if (hosts[1] - hosts[0]).abs() >= SMALLEST_SHARE * scale {
         whole += &format!(
-            "Of that the host took {} in GOOD and {} in BAD (run queue, scheduling, waking, interrupts); it depends on what else \
-             ran there, so it is not tested.",
+            "Of DB time the host took {} in GOOD and {} in BAD (run queue, scheduling, waking, interrupts); that depends on what \
+             else ran there, so it is not tested.",
             amount(hosts[0], per.unit),
             amount(hosts[1], per.unit)
         );
@@ -134,6 +156,7 @@ pub(super) fn conclude(
                 (own > 0.0).then_some(Candidate {
                     item,
                     own,
+                    shown: (bad - good) * sign,
                     score: explained * purity,
                     depth,
                     explains: explained >= MOST,
@@ -190,30 +213,28 @@ pub(super) fn conclude(
     let direction = if sign > 0.0 { "extra" } else { "lost" };
     let sentence = match chosen {
         Some(chosen) => {
-            let (own, unit) = (amount(chosen.own, per.unit), per.unit);
+            let (own, unit) = (chosen.amount(per.unit), per.unit);
             let place = view.place(chosen.item);
-            // Extra is what the whole has grown by; what other things have less of instead is not.
-            match (sign > 0.0, grown * sign >= OF_THE_WHOLE * chosen.own) {
-                (true, true) => format!("The extra {own} per {unit} of BAD is in {place}."),
-                (false, true) => format!("The lost {own} per {unit} of BAD was in {place}."),
+            let sentence = match (sign > 0.0, grown * sign >= OF_THE_WHOLE * chosen.shown_or_own()) {
+                (true, true) => format!("The extra {own} per {unit} of BAD is in {place}"),
+                (false, true) => format!("The lost {own} per {unit} of BAD was in {place}"),
+                // Extra is what the whole has grown by; what other things have less of instead is not.
                 (true, false) => format!(
-                    "BAD has {own} more per {unit} in {place}, and less of other things: its DB time has not grown by that."
+                    "BAD has {own} more per {unit} in {place}, and less elsewhere: its DB time as a whole has not grown as much"
                 ),
                 (false, false) => format!(
-                    "BAD has {own} less per {unit} in {place}, and more of other things: its DB time has not shrunk by that."
+                    "BAD has {own} less per {unit} in {place}, and more elsewhere: its DB time as a whole has not shrunk as much"
                 ),
+            };
+            match chosen.is_as_shown() {
+                true => sentence + ".",
+                false => format!("{sentence} (after the common factor of {factor:.2} was taken off)."),
             }
         }
         None => {
             let parts: Vec<String> = apart(&candidates, changes)
                 .iter()
-                .map(|candidate| {
-                    format!(
-                        "{} in {}",
-                        amount(candidate.own, per.unit),
-                        view.place(candidate.item)
-                    )
-                })
+                .map(|candidate| format!("{} in {}", candidate.amount(per.unit), view.place(candidate.item)))
                 .collect();
             format!(
                 "No single cause explains most of the {direction} time of BAD; the largest parts per {} are: {}.",
@@ -244,7 +265,7 @@ fn nothing(
     new_in_bad: Option<String>,
     names_other: bool,
 ) -> Conclusion {
-    if (factor - 1.0).abs() >= NOTABLE_FACTOR {
+    if (factor - 1.0).abs() >= NOTABLE_FACTOR && !is_at_limit(factor) {
         whole += &format!(
             " All code that both sides run takes {factor:.2} times as long per {} in BAD, in equal parts: a slower or \
              busier host, another build, or work that was counted differently.",

@@ -37,6 +37,7 @@ use crate::report::ReportError;
 use crate::work::WorkUnit;
 pub(crate) use causes::{grown_first, largest_first};
 use changes::Changes;
+pub(crate) use common_factor::is_at_limit;
 pub(crate) use conclusion::amount;
 pub(crate) use headline::rate;
 use noise::{FEWEST_SLICES, LEVEL, Measure, RESAMPLES};

@@ -43,12 +43,14 @@ fn render_chain(chain: &Chain, report: &CauseReport, page: &mut Page) {
     ));
     let mut table = Table::new(&["session", "was"], &["waited s", "behind it s"]);
     if chain.who.is_some() {
-        for part in chain.doing.iter().take(report.top) {
+        for (place, part) in chain.doing.iter().take(report.top).enumerate() {
+            // All of them are the one that the others below waited for.
+            let name = if place == 0 { name.as_str() } else { "" };
             let did = match &part.root {
                 Some(root) => with_statement(what(part), root),
                 None => what(part),
             };
-            table.row(vec![name.clone(), did, String::new(), seconds(part.ns)]);
+            table.row(vec![name.to_string(), did, String::new(), seconds(part.ns)]);
         }
     }
     rows(

@@ -2,7 +2,7 @@
 
 use super::page::{Page, Table};
 use super::{diff_causes, diff_executions, header};
-use crate::diff::{Change, Diff, LatencyChange, Place, StatementChange, Verdict, amount};
+use crate::diff::{Change, Diff, LatencyChange, Place, StatementChange, Verdict, amount, is_at_limit};
 use crate::group::{moment, query_id};
 use crate::number::{Amounts, duration, seconds};
 use crate::server_start::start_of_server;
@@ -135,9 +135,14 @@ fn noise(diff: &Diff) -> String {
     };
     if (diff.common_factor - 1.0).abs() >= 0.005 {
         text += &format!(
-            " What both sides do alike takes {:.2} times as long in BAD: taken off before the test, not from the numbers \
+            " What both sides do alike takes {:.2} times as long in BAD{}: taken off before the test, not from the numbers \
              shown.",
-            diff.common_factor
+            diff.common_factor,
+            match is_at_limit(diff.common_factor) {
+                true if diff.common_factor < 1.0 => ", or less",
+                true => ", or more",
+                false => "",
+            }
         );
     }
     text

@@ -15,6 +15,15 @@ use crate::sums::{FidelityMix, percent};
 
 pub(super) fn render(report: &Report, page: &mut Page) {
     recording(&report.meta, report.period, &report.filter, page);
+    if let Some((first, others)) = report.quality.problems.split_first() {
+        let others = match others.len() {
+            0 => String::new(),
+            others => format!(" ({others} more under Quality)"),
+        };
+        page.paragraph(&format!(
+            "Part of it could not be read, and is missing here: {first}{others}"
+        ));
+    }
 }
 
 /// Which of the numbers are exact, sampled, pooled.

@@ -18,7 +18,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         return;
     }
     for dimension in ledger.not_recorded() {
-        page.paragraph(&format!("Nothing in this recording says the {dimension}."));
+        page.paragraph(&format!("'{dimension}' was not recorded."));
     }
     let sections = match report.db_time_ns() {
         0 => {

@@ -66,7 +66,7 @@ fn name(session: &SessionTime) -> String {
         BackendType::PARALLEL_WORKER if session.leader_pid != 0 => {
             format!("parallel worker of {}", session.leader_pid)
         }
-        BackendType::UNKNOWN => "ended before it could be asked".to_string(),
+        BackendType::UNKNOWN => "ended before it could be identified".to_string(),
         kind => kind.to_string(),
     };
     let name = match (whose.is_empty(), kind.is_empty()) {

@@ -119,7 +119,7 @@ fn told_of(counts: &StatementCounts) -> String {
         ),
         CountedBy::Commands => format!(
             "Commands and time per command: of clients, each of them counted (in all {}); ~ = none. One message of several statements is \
-             one command, of the last of them; to prepare a statement is one, too.",
+             one command, of the last of them; preparing a statement counts as one, too.",
             counted(all, "command")
         ),
     };

@@ -192,7 +192,7 @@ fn cannot_say(recorded: &Recorded, meta: &Meta) -> Option<String> {
     }
     if passing > MOST_PASSING * all {
         return Some(format!(
-            "{:.0} % of the transactions are of sessions that came or went meanwhile: that is not a closed load",
+            "{:.0} % of the transactions belong to sessions that began or ended during the recording: that is not a closed load",
             percent(passing, all)
         ));
     }
@@ -282,7 +282,7 @@ fn is_there(change: &WhatIf, recorded: &Recorded) -> Result<(), String> {
                 .map(|(lock, facts)| (lock.clone(), facts.followed))
                 .collect();
             Err(format!(
-                "nobody waited for or held {name} in this recording; there are {}",
+                "no session waited for or held {name} in this recording; it has {}",
                 largest(all)
             ))
         }

@@ -15,6 +15,7 @@ use crate::calibration;
 use crate::import::Detail;
 use crate::options::TableFormat;
 use crate::output::{self, say};
+use crate::page;
 use crate::usage::Usage;
 
 /// What is asked.
@@ -67,10 +68,14 @@ impl Ledger {
         if report.is_empty() && self.by.is_empty() && has_files && source.meta().database.held_locks {
             return self.of_latches().answer_of(subject, &source);
         }
-        let nothing = "nothing was recorded";
+        let nothing = match report.quality.problems.is_empty() {
+            true => "nothing was recorded",
+            false => "nothing that was recorded could be read",
+        };
         match self.format {
             TableFormat::Json => {
                 output::to_file(&subject.output, |out| json::write(&report, out))?;
+                page::say_problems(&report.quality.problems);
                 subject.answered(!report.is_empty(), nothing)
             }
             TableFormat::Text => {

@@ -34,7 +34,7 @@ impl Prediction {
         subject.answer(
             &answer,
             report.answer.is_ok(),
-            "it does not carry this prediction",
+            "no such prediction can be made from this recording",
         )
     }
 }

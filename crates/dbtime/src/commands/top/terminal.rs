@@ -28,7 +28,7 @@ static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 pub(super) fn check() -> Result<Colours, Usage> {
     if !io::stdout().is_terminal() {
         return Err(Usage(
-            "dbtime top needs a terminal, and standard output is not one: 'dbtime record' and 'dbtime report' say the \
+            "dbtime top needs a terminal, and standard output is not one: 'dbtime record' and 'dbtime report' show the \
             same in text and JSON"
                 .to_string(),
         ));
