@@ -301,6 +301,33 @@ fn saturated(background_ms: u64) -> Report {
 }
 
 #[test]
+fn cpus_are_saturated_wherever_sessions_wait_for_them() {
+    use crate::hand_made::{CPU, row};
+    let of = |runnable_ms: u64, sleep_ms: u64| {
+        let activity = vec![
+            row(1, CPU, State::User, 1_000),
+            row(1, CPU, State::Runnable, runnable_ms),
+            row(1, CPU, State::Sleep, sleep_ms),
+        ];
+        let all = dbtime_model::Rows { activity, ..rows() };
+        let mut meta = meta();
+        meta.host.cpus = 2;
+        let report = report(&Source::memory(meta, all), &Options::default()).expect("a report");
+        report.saturation.expect("times").sentence
+    };
+    // In the middle of their statements: the database sees nothing but CPU.
+    assert_eq!(
+        of(10_000, 0).as_deref(),
+        Some("2 CPUs saturated: sessions waited 10.000 s for a CPU; 2.5 were in the run queue on average.")
+    );
+    assert_eq!(
+        of(1_000, 1_000).as_deref(),
+        Some("Short of CPU: sessions waited 1.000 s for a CPU; 0.2 were in the run queue on average.")
+    );
+    assert_eq!(of(1_000, 3_000), None);
+}
+
+#[test]
 fn a_command_that_no_cpu_takes_up_is_db_time() {
     let report = saturated(9_000);
     assert_eq!(report.db_time_ns(), ms(7_000));

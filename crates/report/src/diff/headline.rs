@@ -76,12 +76,16 @@ fn compared([good, bad]: [f64; 2]) -> String {
     format!(" ({} times)", rate(ratio))
 }
 
-/// Three digits, as far as there are any.
+/// Three digits, as far as there are any; of very small ones two.
 pub(crate) fn rate(value: f64) -> String {
     match value {
         100.0.. => format!("{value:.0}"),
         10.0.. => format!("{value:.1}"),
         1.0.. => format!("{value:.2}"),
+        small if small > 0.0 && small < 0.01 => {
+            let zeros = -small.log10().floor();
+            format!("{small:.*}", (zeros as usize).saturating_add(1).min(15))
+        }
         _ => format!("{value:.3}"),
     }
 }
@@ -107,6 +111,19 @@ mod tests {
             "Transactions per second: 980 in GOOD, 36.1 in BAD (0.037 times). DB time per transaction: 2.00 ms in GOOD, \
              54.0 ms in BAD (27.0 times)."
         );
+    }
+
+    #[test]
+    fn small_rates_have_digits() {
+        for (value, text) in [
+            (0.000_328, "0.00033"),
+            (0.0051, "0.0051"),
+            (0.04567, "0.046"),
+            (0.0, "0.000"),
+            (1e-30, "0.000000000000000"),
+        ] {
+            assert_eq!(rate(value), text);
+        }
     }
 
     #[test]
