@@ -69,8 +69,8 @@ fn assert_named(what: &str, good: &Recorded, bad: &Recorded, names: &[&str]) {
     let text = text(good, bad);
     let first = text.lines().next().expect("a line");
     assert!(first.ends_with(conclusion), "{text}");
-    // A second line says what is new in BAD, where something else has grown by more.
-    let named: String = text.lines().take(2).collect();
+    // The second paragraph says what is new in BAD, where something else has grown by more.
+    let named: String = text.lines().take_while(|line| !line.is_empty()).collect();
     assert!(
         names.iter().any(|name| named.contains(name)) && answer["significant"] == true,
         "{what} is not named: none of {names:?} in\n{text}"

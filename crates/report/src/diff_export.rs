@@ -4,13 +4,15 @@
 
 use std::io::{self, Write};
 
-use inferno::flamegraph;
 use inferno::flamegraph::color::{BackgroundColor, Color};
+use inferno::flamegraph::{self, TextTruncateDirection};
 
 use crate::diff::{Diff, DiffStack};
 use crate::drawing::shortened;
 use crate::folded::{KERNEL_SUFFIX, frame_name};
 use crate::printable::printable;
+use crate::server_start::start_of_server;
+use crate::svg::START_LEFT_OUT;
 
 /// Which side gives the widths of a flame graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +31,7 @@ pub enum Widths {
 pub fn write_folded(diff: &Diff, out: &mut dyn Write) -> io::Result<()> {
     for stack in &diff.stacks {
         let [good, bad] = stack.scaled;
-        writeln!(out, "{} {good} {bad}", names(stack).join(";"))?;
+        writeln!(out, "{} {good} {bad}", names(stack, 0).join(";"))?;
     }
     Ok(())
 }
@@ -51,10 +53,15 @@ pub fn write_svg(diff: &Diff, widths: Widths, out: &mut dyn Write) -> io::Result
         .max()
         .unwrap_or(0);
     let shift = (u128::BITS - largest.leading_zeros()).saturating_sub(62);
+    let mut is_without_start = false;
     let mut lines: Vec<(Vec<String>, [u64; 2])> = diff
         .stacks
         .iter()
-        .map(|stack| (names(stack), stack.scaled.map(|count| count >> shift)))
+        .map(|stack| {
+            let start = start_of(stack);
+            is_without_start |= start > 0;
+            (names(stack, start), stack.scaled.map(|count| count >> shift))
+        })
         .filter(|(_, [good, bad])| match widths {
             Widths::Bad => *bad > 0,
             Widths::Good => *good > 0,
@@ -86,8 +93,13 @@ pub fn write_svg(diff: &Diff, widths: Widths, out: &mut dyn Write) -> io::Result
     options.notes =
         "the colour is the change of a frame's own time; frames narrower than 0.01 % are not drawn"
             .to_string();
-    options.bgcolors = Some(BackgroundColor::Flat(Color::new(0xfa, 0xfa, 0xfa)));
+    if is_without_start {
+        options.notes += START_LEFT_OUT;
+    }
+    // Frames whose own time has not changed are nearly white.
+    options.bgcolors = Some(BackgroundColor::Flat(Color::new(0xdd, 0xdd, 0xdd)));
     options.font_width = 0.61;
+    options.text_truncate_direction = TextTruncateDirection::Right;
     options.flame_chart = true;
     options.negate_differentials = widths == Widths::Good;
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)
@@ -97,11 +109,18 @@ pub fn write_svg(diff: &Diff, widths: Widths, out: &mut dyn Write) -> io::Result
 const TITLE_PX: i32 = 1_180;
 const TITLE_CHARACTER_PX: f64 = 17.0 * 0.61;
 
-/// Wait event, state and functions.
-fn names(stack: &DiffStack) -> Vec<String> {
+/// How many of its functions are the start of the server.
+fn start_of(stack: &DiffStack) -> usize {
+    let user = stack.functions.iter().take_while(|function| !function.kernel);
+    let names: Vec<&str> = user.map(|function| function.name.as_str()).collect();
+    start_of_server(&names)
+}
+
+/// Wait event, state, and functions but for the first ones.
+fn names(stack: &DiffStack, start: usize) -> Vec<String> {
     let levels = [stack.wait.to_string(), stack.state.to_string()];
     let levels = levels.iter().map(|level| frame_name(level).into_owned());
-    let functions = stack.functions.iter().map(|function| {
+    let functions = stack.functions[start..].iter().map(|function| {
         let name = frame_name(&function.name).into_owned();
         if function.kernel {
             name + KERNEL_SUFFIX

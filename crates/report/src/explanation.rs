@@ -44,15 +44,17 @@ fn compare(view: &DatabaseView, sum: f64) -> String {
         ),
         (true, false) => format!("{total}: {}.", too_much(view)),
         (false, true) => format!(
-            "{total}: {:.0} % of DB time is counted neither as CPU nor as wait (most of it is {missed_most}){}.",
+            "{total}: {:.0} % of DB time is counted neither as CPU nor as wait; most of that is {missed_most}.{}",
             of_db_time(missed),
             match counted_too_much >= WORTH_A_CLAUSE {
-                true => format!("; {counted_too_much:.0} % is counted twice, or is CPU inside idle waits"),
+                true => format!(
+                    " On the other hand, {counted_too_much:.0} % is counted twice, or is CPU inside idle waits."
+                ),
                 false => String::new(),
             }
         ),
         (true, true) => format!(
-            "{total}: {}. On the other hand, {:.0} % of DB time is counted neither as CPU nor as wait; most of it is \
+            "{total}: {}. On the other hand, {:.0} % of DB time is counted neither as CPU nor as wait; most of that is \
              {missed_most}.",
             too_much(view),
             of_db_time(missed)

@@ -2,6 +2,7 @@
 
 use dbtime_model::choice::did_you_mean;
 use dbtime_model::{Session, State, Wait};
+use jiff::tz::TimeZone;
 
 use crate::dimensions::Comment;
 use crate::group::Dimension;
@@ -147,8 +148,9 @@ pub fn parse_fact(text: &str) -> Result<(Dimension, String), String> {
     })
 }
 
-/// Reads a moment as it is typed: seconds since the start of the recording (`12`, `12.5`, `+12s`, `2m`, `1h`)
-/// or a timestamp (RFC 3339: `2026-10-10T12:00:00Z`). Returns microseconds since the Unix epoch.
+/// Reads a moment as it is typed: seconds since the start of the recording (`12`, `12.5`, `+12s`, `2m`, `1h`), a timestamp
+/// (RFC 3339: `2026-10-10T12:00:00Z`), or what reports show, in UTC: `2026-10-10 12:00:00`, or the time of day alone. Returns microseconds
+/// since the Unix epoch.
 ///
 /// # Errors
 /// Neither of these; the message says which forms are understood.
@@ -158,13 +160,35 @@ pub fn parse_moment(text: &str, start_us: i64) -> Result<i64, String> {
         return Ok(start_us.saturating_add(offset));
     }
     text.parse::<jiff::Timestamp>()
-        .map(|timestamp| timestamp.as_microsecond())
-        .map_err(|_| {
+        .ok()
+        .or_else(|| shown_moment(text, start_us))
+        .map(jiff::Timestamp::as_microsecond)
+        .ok_or_else(|| {
             format!(
-                "'{text}' is not a time: give seconds since the start (12, +12s, 90s, 2m, 1h) \
-                 or a timestamp such as 2026-10-10T12:00:00Z"
+                "'{text}' is not a time: give seconds since the start (12, +12s, 90s, 2m, 1h), a time of day in UTC (12:00:00), or \
+                 a timestamp such as 2026-10-10T12:00:00Z"
             )
         })
+}
+
+/// As [`crate::group::moment`] writes it, or the time of day alone: the first one in the recording.
+fn shown_moment(text: &str, start_us: i64) -> Option<jiff::Timestamp> {
+    // `12:00` may be minutes and seconds.
+    let is_to_the_second = text.matches(':').count() == 2;
+    let moment = match text.parse::<jiff::civil::Time>() {
+        Ok(time) => {
+            let start = jiff::Timestamp::from_second(start_us.div_euclid(SECOND_US)).ok()?;
+            let start = TimeZone::UTC.to_datetime(start);
+            let today = start.date().to_datetime(time);
+            match today < start {
+                true => today.checked_add(jiff::Span::new().days(1)).ok()?,
+                false => today,
+            }
+        }
+        Err(_) => text.parse::<jiff::civil::DateTime>().ok()?,
+    };
+    let timestamp = TimeZone::UTC.to_timestamp(moment).ok()?;
+    is_to_the_second.then_some(timestamp)
 }
 
 /// `12`, `+12.5s`, `2m`, `1h` in microseconds.
@@ -205,6 +229,14 @@ mod tests {
         assert_eq!(
             parse_moment("1970-01-01T02:20:00+02:00", start),
             Ok(1_200_000_000)
+        );
+        // As reports show it. The recording began at 00:16:40.5, in the second that is shown as 00:16:40.
+        assert_eq!(parse_moment("1970-01-01 00:20:00", start), Ok(1_200_000_000));
+        assert_eq!(parse_moment("00:20:00", start), Ok(1_200_000_000));
+        assert_eq!(parse_moment("00:16:40", start), Ok(1_000_000_000));
+        assert_eq!(
+            parse_moment("00:16:39.5", start),
+            Ok(86_400_000_000 + 999_500_000)
         );
     }
 

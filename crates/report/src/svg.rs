@@ -22,7 +22,7 @@ const BETWEEN: char = '\u{1}';
 
 const NOTES: &str = "blue and violet: levels; green to yellow: user frames; orange to red: kernel frames; \
                      frames narrower than 0.01 % are not drawn";
-const START_LEFT_OUT: &str = "; the start of the server, up to PostmasterMain, is left out";
+pub(crate) const START_LEFT_OUT: &str = "; the start of the server, up to PostmasterMain, is left out";
 
 /// Draws a flame graph.
 pub(crate) struct Svg;

@@ -456,6 +456,33 @@ fn what_changes_all_alike_is_no_cause() {
     assert!(diff.whole.contains("1.40 times as long"), "{}", diff.whole);
 }
 
+/// Twelve functions take 0.6 times as long, a thirteenth 300 ms longer: the sentence has that, as the tables do, and not what it is longer
+/// than with the common factor it would have been (340).
+#[test]
+fn the_amount_of_the_answer_is_that_of_the_tables() {
+    let names: Vec<String> = (0..13).map(|n| format!("function_{n}")).collect();
+    let stacks: Vec<Vec<&str>> = names.iter().map(|name| vec!["main", name.as_str()]).collect();
+    let all = |most: u64, last: u64| {
+        let time: Vec<Spent<'_>> = stacks
+            .iter()
+            .zip(0..)
+            .map(|(stack, n)| {
+                let ms = if n < 12 { most } else { last };
+                (stack.as_slice(), CPU, State::User, ms)
+            })
+            .collect();
+        recording(&time)
+    };
+    let diff = compare(&all(50, 100), &all(30, 400));
+    assert!((diff.common_factor - 0.6).abs() < 0.02, "{}", diff.common_factor);
+    assert!(
+        diff.conclusion.starts_with("BAD has 30")
+            && diff.conclusion.contains(" ms more per second in function_12"),
+        "{}",
+        diff.conclusion
+    );
+}
+
 /// A stripped binary: where its functions without names are called is what can be said.
 #[test]
 fn a_difference_in_functions_without_names_is_said_to_be_below_the_last_name() {

@@ -523,6 +523,7 @@ impl Programs {
     pub(crate) fn remove_target(&self, pid: u32) {
         // It is gone already when the kernel saw its exit.
         let _ = self.targets.delete(&pid.to_ne_bytes());
+        let _ = self.counted_sessions.delete(&pid.to_ne_bytes());
     }
 
     /// Makes the sampler take this task, or empties the slot.
@@ -622,7 +623,6 @@ impl Programs {
     /// What stood there when the session ended. None: nobody has asked for it, or it could not be read.
     pub(crate) fn number_at_end(&self, pid: u32) -> Option<u32> {
         let counter: dbt_counter = look_up(&self.counted_sessions, pid)?;
-        let _ = self.counted_sessions.delete(&pid.to_ne_bytes());
         (counter.has_ended != 0).then_some(counter.last)
     }
 

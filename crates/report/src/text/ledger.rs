@@ -193,7 +193,11 @@ fn table(ledger: &Ledger, sections: &[Section], amounts: Amounts) -> Table {
     let mut table = Table::new(&text_heads, &number_heads);
     for &section in sections {
         let sum = ledger.sum(section);
-        let mut rows: Vec<&LedgerRow> = ledger.section(section).collect();
+        // Where calls are traced a session may have been seen in a wait, for no time.
+        let mut rows: Vec<&LedgerRow> = ledger
+            .section(section)
+            .filter(|row| row.sums.total_ns() > 0)
+            .collect();
         if section != Section::DbTime {
             if rows.is_empty() {
                 continue;

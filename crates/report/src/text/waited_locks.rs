@@ -5,8 +5,8 @@ use crate::number::{counted, seconds};
 
 /// Locks that are named.
 const MOST: usize = 3;
-/// One part in so many of the time has to be not known that it is said.
-const MANY: u128 = 100;
+/// One part in so many of the time has to be not known that it is told.
+const MANY: u128 = 1_000;
 
 /// `relation public.orders in shop: 4.213 s, 2 others: 0.310 s`. None: of none it is known.
 pub(super) fn line(locks: &[LockShare]) -> Option<String> {

@@ -88,7 +88,7 @@ pub struct ReportArguments {
     /// for. As a picture (-o chains.svg): a lane over time for each root, coloured by what it was doing
     #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "blockers"])]
     pub(super) chain: bool,
-    /// Show the trees at this moment, to the second: seconds since the start (12.5, 2m) or a time (RFC 3339)
+    /// Show the trees at this moment, to the second: seconds since the start (12.5, 2m) or a time (20:51:58 in UTC, or RFC 3339)
     #[arg(long, value_name = "TIME", conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "blockers", "from", "to"])]
     pub(super) at: Option<String>,
     /// Show who held the server's internal locks (PostgreSQL: LWLocks), what they were doing and where in the code, and who waited

@@ -53,7 +53,7 @@ pub struct TopArguments {
     /// Replay a recording second by second instead of showing a live server (needs no root)
     #[arg(long, value_name = "RECORDING", conflicts_with_all = ["pid", "postgres", "process", "oracle", "exact", "collector"])]
     replay: Option<PathBuf>,
-    /// Begin the replay there: seconds since the start (12, 90s, 2m) or a time (RFC 3339)
+    /// Begin the replay there: seconds since the start (12, 90s, 2m) or a time (20:51:58 in UTC, or RFC 3339)
     #[arg(long, value_name = "TIME", requires = "replay")]
     from: Option<String>,
     /// How many seconds the tables cover; + and - change it
