@@ -70,7 +70,7 @@ UNTIMED := dbtime-model dbtime-import dbtime-report dbtime-store dbtime-untimed-
 TIMED := --workspace $(UNTIMED:%=--exclude %)
 # Files of tests/tests that mostly wait, and hold nothing to a clock or to what the whole host does: three of their tests run at once.
 WAITING := agent bad_input command_counts debuginfod demo duckdb fingerprint_texts first_minute hanging heavy_locks iolat \
-	lifecycle marks metrics open_waits privileges relations rotation safety server_statistics snap_counts statement_counts \
+	marks metrics open_waits privileges relations rotation safety server_statistics snap_counts statement_counts \
 	throwaway top wait_events
 # Files that compare with clocks and counters of the same moments, and come to the same result where another one is at work: two run at
 # once. What is in neither list, as a new file, runs by itself. No other file may end in one of these names: they are looked for anywhere.

@@ -135,8 +135,9 @@ fn transactions_of_clients_that_come_and_go_are_those_of_pgbench() {
         .map(|session| growth(session, "STAT", "transactions"))
         .sum();
     say(&format!("{told} transactions, pgbench made {made}"));
-    // It asks the server a few things before it begins.
-    assert_between("transactions", told, made * 0.97, made + 20.0, 0.0, 0.0);
+    // It asks the server a few things before it begins. By itself the recorder misses some milliseconds of each session, beside other
+    // tests it may have its first look later.
+    assert_between("transactions", told, made * 0.93, made + 20.0, 0.0, 0.0);
 }
 
 #[test]
