@@ -5,11 +5,9 @@
 
 #include "fingerprint.h"
 
-/* Bytes that are taken at a time, beginning at a multiple of them: none of these crosses the end of a page, behind which a program
+/* Bytes that are read at a time, beginning at a multiple of them: none of these crosses the end of a page, behind which a program
  * that may not sleep may be unable to read. */
 #define TEXT_PIECE 64
-/* The same of another task's text: reading eight times as much takes the kernel as long. */
-#define OTHER_PIECE 512
 #define TEXT_PIECES (FINGERPRINT_BYTES / TEXT_PIECE + 2) /* of a text that begins anywhere */
 
 /* Fingerprints by a hash of the whole text as it stands there: a fingerprint is made byte by byte, some 20 ns each, and most texts are
@@ -34,18 +32,12 @@ struct dbt_text_reader {
 	__u32 has_failed;
 };
 
-/* What is read of another task. */
-struct dbt_other_text {
-	struct dbt_text_reader reader; /* the first: who has this has the whole */
-	__u8 piece[OTHER_PIECE];
-};
-
 /* Programs have 512 bytes of stack, and those that look at other tasks need them. Only the sampler thread runs these: one is enough. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct dbt_other_text);
+	__type(value, struct dbt_text_reader);
 } text_scratch SEC(".maps");
 
 struct dbt_text_context {
@@ -75,12 +67,11 @@ static long read_byte(__u32 i, struct dbt_text_context *context)
 	return 0;
 }
 
-/* What was read of the text of the task that is running, or of another one. */
-static __always_inline long take_piece(struct dbt_text_context *context, long failed)
+static __always_inline long read_piece(struct task_struct *task, __u32 i, struct dbt_text_context *context)
 {
 	struct dbt_text_reader *reader = context->reader;
 
-	if (failed) {
+	if (read_memory(task, reader->piece, TEXT_PIECE, reader->address + i * TEXT_PIECE)) {
 		reader->has_failed = 1;
 		return 1;
 	}
@@ -91,22 +82,12 @@ static __always_inline long take_piece(struct dbt_text_context *context, long fa
 
 static long read_own_piece(__u32 i, struct dbt_text_context *context)
 {
-	struct dbt_text_reader *reader = context->reader;
-
-	return take_piece(context, read_memory(0, reader->piece, TEXT_PIECE, reader->address + i * TEXT_PIECE));
+	return read_piece(0, i, context);
 }
 
 static long read_other_piece(__u32 i, struct dbt_text_context *context)
 {
-	struct dbt_text_reader *reader = context->reader;
-	struct dbt_other_text *other = (struct dbt_other_text *)reader;
-	__u64 address = reader->address + i * TEXT_PIECE;
-	__u32 at = address & (OTHER_PIECE - TEXT_PIECE);
-
-	if ((!i || !at) && read_memory(context->task, other->piece, OTHER_PIECE, address - at))
-		return take_piece(context, 1);
-	__builtin_memcpy(reader->piece, &other->piece[at], TEXT_PIECE);
-	return take_piece(context, 0);
+	return read_piece(context->task, i, context);
 }
 
 static __always_inline void begin_reading(struct dbt_text_reader *reader, __u64 address)
@@ -210,15 +191,15 @@ static __always_inline bool own_fingerprint_by_hash(__u64 address, struct dbt_te
 static __always_inline bool other_fingerprint(struct task_struct *task, __u64 address, __u64 *fingerprint)
 {
 	__u32 zero = 0;
-	struct dbt_other_text *other = bpf_map_lookup_elem(&text_scratch, &zero);
-	struct dbt_text_context context = { .reader = &other->reader, .task = task };
+	struct dbt_text_reader *reader = bpf_map_lookup_elem(&text_scratch, &zero);
+	struct dbt_text_context context = { .reader = reader, .task = task };
 
-	if (!other)
+	if (!reader)
 		return false;
-	begin_reading(&other->reader, address);
+	begin_reading(reader, address);
 	bpf_loop(TEXT_PIECES, read_other_piece, &context, 0);
-	*fingerprint = fingerprint_end(&other->reader.fingerprint);
-	return !other->reader.has_failed;
+	*fingerprint = fingerprint_end(&reader->fingerprint);
+	return !reader->has_failed;
 }
 
 /* True for the text of a utility statement. PostgreSQL gives the others an id as soon as it has parsed them; pg_stat_statements takes
