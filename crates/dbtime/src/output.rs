@@ -1,5 +1,6 @@
 //! Standard output, files and the terminal: where answers go.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -152,7 +153,14 @@ pub fn say(text: std::fmt::Arguments<'_>) {
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// The same for what may have several lines, such as an error with what another program said: no further line can be taken for one of
+/// Tells what could not be read, where it is not the answer that does.
+pub fn say_problems(problems: impl IntoIterator<Item = impl Display>) {
+    for problem in problems {
+        say(format_args!("dbtime: {problem}"));
+    }
+}
+
+/// As [`say`], for what may have several lines, such as an error with what another program said: no further line can be taken for one of
 /// dbtime's own.
 pub fn say_lines(text: std::fmt::Arguments<'_>) {
     working::end();

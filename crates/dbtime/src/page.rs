@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use dbtime_report::{Diff, DiveDiff, Filter, Source, has_kernel_trace};
 
-use crate::output::{self, say};
+use crate::output::{self, say, say_problems};
 use crate::working;
 
 /// Writes the page; false when there is nothing to show, and no page.
@@ -29,13 +29,6 @@ pub fn write(source: &Source, filter: &Filter, output: &Path) -> anyhow::Result<
     }
     output::to_file(output, |out| dbtime_report::html::write(&page, out))?;
     Ok(true)
-}
-
-/// Tells what could not be read, where it is not the answer that does.
-pub fn say_problems(problems: &[String]) {
-    for problem in problems {
-        say(format_args!("dbtime: {problem}"));
-    }
 }
 
 /// Writes what changed from one recording to another.

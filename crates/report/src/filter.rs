@@ -174,7 +174,9 @@ pub fn parse_moment(text: &str, start_us: i64) -> Result<i64, String> {
 /// As [`crate::group::moment`] writes it, or the time of day alone: the first one in the recording.
 fn shown_moment(text: &str, start_us: i64) -> Option<jiff::Timestamp> {
     // `12:00` may be minutes and seconds.
-    let is_to_the_second = text.matches(':').count() == 2;
+    if text.matches(':').count() != 2 {
+        return None;
+    }
     let moment = match text.parse::<jiff::civil::Time>() {
         Ok(time) => {
             let start = jiff::Timestamp::from_second(start_us.div_euclid(SECOND_US)).ok()?;
@@ -187,8 +189,7 @@ fn shown_moment(text: &str, start_us: i64) -> Option<jiff::Timestamp> {
         }
         Err(_) => text.parse::<jiff::civil::DateTime>().ok()?,
     };
-    let timestamp = TimeZone::UTC.to_timestamp(moment).ok()?;
-    is_to_the_second.then_some(timestamp)
+    TimeZone::UTC.to_timestamp(moment).ok()
 }
 
 /// `12`, `+12.5s`, `2m`, `1h` in microseconds.

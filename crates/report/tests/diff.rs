@@ -45,6 +45,18 @@ fn recording(time: &[Spent<'_>]) -> (Meta, Rows) {
     (meta, rows)
 }
 
+/// The same of functions below `main`: in every second each is on a CPU for so many milliseconds.
+fn of_functions(ms: &[u64]) -> (Meta, Rows) {
+    let names: Vec<String> = (0..ms.len()).map(|n| format!("function_{n}")).collect();
+    let stacks: Vec<[&str; 2]> = names.iter().map(|name| ["main", name.as_str()]).collect();
+    let time: Vec<Spent<'_>> = stacks
+        .iter()
+        .zip(ms)
+        .map(|(stack, ms)| (stack.as_slice(), CPU, State::User, *ms))
+        .collect();
+    recording(&time)
+}
+
 fn compare_with(good: &(Meta, Rows), bad: &(Meta, Rows), options: &DiffOptions) -> Result<Diff, DiffError> {
     let source = |(meta, rows): &(Meta, Rows)| Source::memory(meta.clone(), rows.clone());
     diff([&source(good), &source(bad)], options)
@@ -441,15 +453,7 @@ fn equal_recordings_do_not_differ() {
 /// Twenty functions that all take 1.4 times as long: a slower host, no cause.
 #[test]
 fn what_changes_all_alike_is_no_cause() {
-    let names: Vec<String> = (0..20).map(|n| format!("function_{n}")).collect();
-    let stacks: Vec<Vec<&str>> = names.iter().map(|name| vec!["main", name.as_str()]).collect();
-    let all = |ms: u64| {
-        let time: Vec<Spent<'_>> = stacks
-            .iter()
-            .map(|stack| (stack.as_slice(), CPU, State::User, ms))
-            .collect();
-        recording(&time)
-    };
+    let all = |ms: u64| of_functions(&[ms; 20]);
     let diff = compare(&all(20), &all(28));
     assert!((diff.common_factor - 1.4).abs() < 0.01, "{}", diff.common_factor);
     assert!(!diff.is_significant(), "{}", diff.conclusion);
@@ -460,19 +464,7 @@ fn what_changes_all_alike_is_no_cause() {
 /// than with the common factor it would have been (340).
 #[test]
 fn the_amount_of_the_answer_is_that_of_the_tables() {
-    let names: Vec<String> = (0..13).map(|n| format!("function_{n}")).collect();
-    let stacks: Vec<Vec<&str>> = names.iter().map(|name| vec!["main", name.as_str()]).collect();
-    let all = |most: u64, last: u64| {
-        let time: Vec<Spent<'_>> = stacks
-            .iter()
-            .zip(0..)
-            .map(|(stack, n)| {
-                let ms = if n < 12 { most } else { last };
-                (stack.as_slice(), CPU, State::User, ms)
-            })
-            .collect();
-        recording(&time)
-    };
+    let all = |most: u64, last: u64| of_functions(&[[most; 12].as_slice(), &[last]].concat());
     let diff = compare(&all(50, 100), &all(30, 400));
     assert!((diff.common_factor - 0.6).abs() < 0.02, "{}", diff.common_factor);
     assert!(
@@ -506,19 +498,7 @@ fn a_difference_in_functions_without_names_is_said_to_be_below_the_last_name() {
 /// as measured it is not: what hangs on the estimate of the common factor is no difference.
 #[test]
 fn what_is_large_only_by_the_common_factor_is_no_difference() {
-    let names: Vec<String> = (0..13).map(|n| format!("function_{n}")).collect();
-    let stacks: Vec<Vec<&str>> = names.iter().map(|name| vec!["main", name.as_str()]).collect();
-    let all = |most: u64, last: u64| {
-        let time: Vec<Spent<'_>> = stacks
-            .iter()
-            .zip(0..)
-            .map(|(stack, n)| {
-                let ms = if n < 12 { most } else { last };
-                (stack.as_slice(), CPU, State::User, ms)
-            })
-            .collect();
-        recording(&time)
-    };
+    let all = |most: u64, last: u64| of_functions(&[[most; 12].as_slice(), &[last]].concat());
     let diff = compare(&all(50, 400), &all(70, 320));
     assert!((diff.common_factor - 1.4).abs() < 0.02, "{}", diff.common_factor);
     assert!(!diff.is_significant(), "{}", diff.conclusion);

@@ -80,6 +80,8 @@ impl Collector {
         let clients: Vec<u32> = clients.collect();
         let middle_ns = middle(self.counted_transactions_ns, now);
         self.counted_transactions_ns = now;
+        // From now on they are looked at with all others.
+        self.uncounted.clear();
         self.count_transactions_of(&clients, middle_ns);
     }
 
@@ -95,10 +97,6 @@ impl Collector {
             let session = self.sessions.get(pid);
             session.is_some_and(|session| !session.counts_transactions && session.is_client())
         });
-        // Who is not counted by then is in the next second.
-        if now >= self.clock.next_second(self.counted_transactions_ns) {
-            uncounted.clear();
-        }
         self.uncounted = uncounted;
     }
 

@@ -98,9 +98,7 @@ pub(super) fn run(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
         Err(e @ ReportError::CausesTwice) => return Err(Usage(e.to_string()).into()),
         other => other?,
     };
-    for problem in &folded.problems {
-        say(format_args!("dbtime: {}", problem.0));
-    }
+    output::say_problems(folded.problems.iter().map(|problem| &problem.0));
     for dimension in folded.not_recorded() {
         say(format_args!("note: this recording does not say the {dimension}"));
     }

@@ -51,35 +51,16 @@ pub(super) struct Conclusion {
 
 struct Candidate<'a> {
     item: &'a Item,
-    /// Difference per unit of work, common factor taken off.
-    own: f64,
-    /// The same as it is shown, with what is common.
-    shown: f64,
+    /// Difference per unit of work, as the tables have it.
+    amount: f64,
+    /// It would have the other sign, so that the common factor was taken off.
+    is_without_factor: bool,
     /// How much it explains, and how much of it is difference.
     score: f64,
     /// How precise it is.
     depth: f64,
     /// It explains most of the largest difference.
     explains: bool,
-}
-
-impl Candidate<'_> {
-    /// It is a difference of this sign without the common factor, too.
-    fn is_as_shown(&self) -> bool {
-        self.shown > 0.0
-    }
-
-    fn shown_or_own(&self) -> f64 {
-        match self.is_as_shown() {
-            true => self.shown,
-            false => self.own,
-        }
-    }
-
-    /// As the tables have it.
-    fn amount(&self, unit: WorkUnit) -> String {
-        amount(self.shown_or_own(), unit)
-    }
 }
 
 pub(super) fn conclude(
@@ -150,13 +131,15 @@ pub(super) fn conclude(
             .filter_map(|(item, pair)| {
                 let own = own(pair) * sign;
                 let [good, bad] = per.per_unit(pair.tested);
+                let difference = (bad - good) * sign;
+                let is_without_factor = difference <= 0.0;
                 let explained = (own / most).min(1.0);
                 let purity = (own / (factor * good).max(bad)).min(1.0);
                 let depth = depth(item, pair)?;
                 (own > 0.0).then_some(Candidate {
                     item,
-                    own,
-                    shown: (bad - good) * sign,
+                    amount: if is_without_factor { own } else { difference },
+                    is_without_factor,
                     score: explained * purity,
                     depth,
                     explains: explained >= MOST,
@@ -213,9 +196,9 @@ pub(super) fn conclude(
     let direction = if sign > 0.0 { "extra" } else { "lost" };
     let sentence = match chosen {
         Some(chosen) => {
-            let (own, unit) = (chosen.amount(per.unit), per.unit);
+            let (own, unit) = (amount(chosen.amount, per.unit), per.unit);
             let place = view.place(chosen.item);
-            let sentence = match (sign > 0.0, grown * sign >= OF_THE_WHOLE * chosen.shown_or_own()) {
+            let sentence = match (sign > 0.0, grown * sign >= OF_THE_WHOLE * chosen.amount) {
                 (true, true) => format!("The extra {own} per {unit} of BAD is in {place}"),
                 (false, true) => format!("The lost {own} per {unit} of BAD was in {place}"),
                 // Extra is what the whole has grown by; what other things have less of instead is not.
@@ -226,15 +209,21 @@ pub(super) fn conclude(
                     "BAD has {own} less per {unit} in {place}, and more elsewhere: its DB time as a whole has not shrunk as much"
                 ),
             };
-            match chosen.is_as_shown() {
-                true => sentence + ".",
-                false => format!("{sentence} (after the common factor of {factor:.2} was taken off)."),
+            match chosen.is_without_factor {
+                true => format!("{sentence} (after the common factor of {factor:.2} was taken off)."),
+                false => sentence + ".",
             }
         }
         None => {
             let parts: Vec<String> = apart(&candidates, changes)
                 .iter()
-                .map(|candidate| format!("{} in {}", candidate.amount(per.unit), view.place(candidate.item)))
+                .map(|candidate| {
+                    format!(
+                        "{} in {}",
+                        amount(candidate.amount, per.unit),
+                        view.place(candidate.item)
+                    )
+                })
                 .collect();
             format!(
                 "No single cause explains most of the {direction} time of BAD; the largest parts per {} are: {}.",

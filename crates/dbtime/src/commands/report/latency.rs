@@ -9,7 +9,7 @@ use dbtime_report::{
 use super::subject::Subject;
 use crate::import::Detail;
 use crate::options::TableFormat;
-use crate::output::{self, say};
+use crate::output;
 use crate::usage::Usage;
 
 /// What is asked.
@@ -68,9 +68,7 @@ impl Latency {
             Err(e @ ReportError::ChooseKind(_)) => return Err(Usage(e.to_string()).into()),
             other => other?,
         };
-        for problem in &map.problems {
-            say(format_args!("dbtime: {problem}"));
-        }
+        output::say_problems(&map.problems);
         subject.answer(&heat_map_svg::render(&map), map.total.count() > 0, NO_LATENCIES)
     }
 

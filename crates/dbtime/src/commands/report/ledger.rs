@@ -15,7 +15,6 @@ use crate::calibration;
 use crate::import::Detail;
 use crate::options::TableFormat;
 use crate::output::{self, say};
-use crate::page;
 use crate::usage::Usage;
 
 /// What is asked.
@@ -75,7 +74,7 @@ impl Ledger {
         match self.format {
             TableFormat::Json => {
                 output::to_file(&subject.output, |out| json::write(&report, out))?;
-                page::say_problems(&report.quality.problems);
+                output::say_problems(&report.quality.problems);
                 subject.answered(!report.is_empty(), nothing)
             }
             TableFormat::Text => {

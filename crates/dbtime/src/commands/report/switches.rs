@@ -7,7 +7,7 @@ use dbtime_report::{json, printable_lines, text};
 use super::subject::Subject;
 use crate::import::Detail;
 use crate::options::TableFormat;
-use crate::output::{self, say};
+use crate::output;
 
 /// What is asked.
 #[derive(Debug, PartialEq)]
@@ -39,9 +39,7 @@ impl Switches {
             });
             written
         })?;
-        for problem in &read? {
-            say(format_args!("dbtime: {}", problem.0));
-        }
+        output::say_problems(read?.iter().map(|problem| &problem.0));
         subject.answered(found > 0, "no switches in the selected part of the recording")
     }
 }

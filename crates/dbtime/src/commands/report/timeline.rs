@@ -9,7 +9,7 @@ use dbtime_report::{
 use super::subject::Subject;
 use crate::import::Detail;
 use crate::options::TableFormat;
-use crate::output::{self, say};
+use crate::output;
 use crate::usage::Usage;
 
 /// What is asked.
@@ -54,9 +54,7 @@ impl Timeline {
                     + &subject.next(&next_steps_of_timeline(&timeline))
             }
             Seen::Picture => {
-                for problem in &timeline.problems {
-                    say(format_args!("dbtime: {problem}"));
-                }
+                output::say_problems(&timeline.problems);
                 timeline_svg::render(&timeline)
             }
         };

@@ -7,7 +7,7 @@ use dbtime_report::{CauseOptions, Source, chains_svg, json, next_steps_of_causes
 use super::subject::Subject;
 use crate::import::Detail;
 use crate::options::{TableFormat, window_of};
-use crate::output::{self, say};
+use crate::output;
 
 /// What is asked.
 #[derive(Debug, PartialEq)]
@@ -74,9 +74,7 @@ impl Waiters {
 
 fn picture(subject: &Subject, source: &Source, options: &CauseOptions) -> anyhow::Result<ExitCode> {
     let chains = dbtime_report::chains_over_time(source, options)?;
-    for problem in &chains.problems {
-        say(format_args!("dbtime: {problem}"));
-    }
+    output::say_problems(&chains.problems);
     subject.answer(
         &chains_svg::render(&chains),
         chains.blocked_ns > 0,
