@@ -20,6 +20,7 @@
 #include "targets.bpf.h"
 #include "unwind.bpf.h"
 #include "routines.bpf.h"
+#include "others.bpf.h"
 #include "running.bpf.h"
 #include "wakeups.bpf.h"
 #include "moment.bpf.h"

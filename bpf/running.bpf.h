@@ -83,8 +83,10 @@ int sample_running(struct bpf_perf_event_data *ctx)
 	struct dbt_sample *sample;
 	__u64 kernel = 0, user, cs;
 
-	if (!target)
+	if (!target) {
+		count_other(task);
 		return 0;
+	}
 	sample = bpf_map_lookup_elem(&running_scratch, &zero);
 	if (!sample)
 		return 0;

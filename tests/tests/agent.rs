@@ -213,6 +213,10 @@ fn all_that_two_servers_did_comes_into_the_store_whoever_is_killed() {
         .filter(is_recorder)
         .collect();
     assert_eq!(recorders.len(), clusters.len(), "{:#?}", agent.said);
+    for pid in &recorders {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).expect("it runs");
+        assert_eq!(name, "dbtime\n");
+    }
     // Recorders end in good order when their agent is killed.
     agent.signal(libc::SIGKILL);
     drop(agent);

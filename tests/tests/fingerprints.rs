@@ -104,11 +104,17 @@ fn time_by_fingerprint_is_the_servers_in_every_version_and_tier() {
                     "exact" => 0.002,
                     _ => sampling_error(least, all, 99.0),
                 };
-                say(&format!("{what}: {least:.4} to {most:.4} s, found {seconds:.4}: {id} {text}"));
+                say(&format!(
+                    "{what}: {least:.4} to {most:.4} s, found {seconds:.4}: {id} {text}"
+                ));
                 let nearest = seconds.clamp(least, most);
-                sums.entry((tier, *begins))
-                    .or_default()
-                    .add(&what, *seconds, nearest, error, recorded.stolen);
+                sums.entry((tier, *begins)).or_default().add(
+                    &what,
+                    *seconds,
+                    nearest,
+                    error,
+                    recorded.stolen,
+                );
                 ids.entry(begins).or_default().insert(id.clone());
             }
             for (_, text) in found.values() {

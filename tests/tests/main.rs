@@ -24,6 +24,7 @@ mod fingerprints;
 mod first_minute;
 mod hanging;
 mod heavy_locks;
+mod host_cpu;
 mod hostile_files;
 mod in_step;
 mod io_workers;

@@ -40,19 +40,62 @@ pub(crate) fn online_cpus() -> Result<Vec<i32>, CollectError> {
     Ok(cpus)
 }
 
-/// CPU time of the host that belongs to no task, where it is known, and all of it; in clock ticks (/proc/stat).
-pub(crate) fn stolen_time() -> (u64, u64) {
-    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
-    let ticks: Vec<u64> = text
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .split_whitespace()
-        .skip(1)
-        .flat_map(str::parse)
-        .collect();
-    // user nice system idle iowait irq softirq steal guest guest_nice; the last two are part of the first two.
-    (ticks.iter().skip(5).take(3).sum(), ticks.iter().take(8).sum())
+/// What the host's CPUs did since it booted, as far as it is known; nanoseconds (/proc/stat).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct CpuTimes {
+    /// CPUs that are online now.
+    pub(crate) cpus: u64,
+    /// Nothing to do, whether somebody waited for a device meanwhile or not.
+    pub(crate) idle_ns: u64,
+    /// Interrupts.
+    pub(crate) interrupts_ns: u64,
+    /// The hypervisor had the CPU for others.
+    pub(crate) stolen_ns: u64,
+    /// All of it, also what tasks had.
+    pub(crate) all_ns: u64,
+}
+
+impl CpuTimes {
+    /// Until now; zeros where the kernel does not tell.
+    pub(crate) fn now() -> CpuTimes {
+        CpuTimes::of(&fs::read_to_string("/proc/stat").unwrap_or_default())
+    }
+
+    fn of(stat: &str) -> CpuTimes {
+        /// `USER_HZ`, in which /proc counts: the same on every machine of today.
+        const TICK_NS: u64 = 10_000_000;
+        let mut cpus = stat.lines().take_while(|line| line.starts_with("cpu"));
+        let ticks: Vec<u64> = cpus
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+            .skip(1)
+            .flat_map(str::parse)
+            .collect();
+        // user nice system idle iowait irq softirq steal guest guest_nice; the last two are part of the first two.
+        let of = |places: std::ops::Range<usize>| -> u64 {
+            TICK_NS * ticks.get(places).unwrap_or_default().iter().sum::<u64>()
+        };
+        CpuTimes {
+            cpus: cpus.count() as u64,
+            idle_ns: of(3..5),
+            interrupts_ns: of(5..7),
+            stolen_ns: of(7..8),
+            all_ns: of(0..8),
+        }
+    }
+
+    /// What they did since then.
+    pub(crate) fn since(self, before: CpuTimes) -> CpuTimes {
+        CpuTimes {
+            cpus: self.cpus,
+            // "iowait" can shrink (proc_stat(5)).
+            idle_ns: self.idle_ns.saturating_sub(before.idle_ns),
+            interrupts_ns: self.interrupts_ns.saturating_sub(before.interrupts_ns),
+            stolen_ns: self.stolen_ns.saturating_sub(before.stolen_ns),
+            all_ns: self.all_ns.saturating_sub(before.all_ns),
+        }
+    }
 }
 
 /// Why samples of running sessions are fewer than this rate, when the kernel allows fewer.
@@ -81,4 +124,28 @@ pub(crate) fn process_cpu_ns() -> u64 {
     };
     let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
     ns(usage.ru_utime) + ns(usage.ru_stime)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CpuTimes;
+
+    #[test]
+    fn times_of_cpus_are_read_by_their_places() {
+        let times = CpuTimes::of(
+            "cpu  10 20 30 400 50 6 7 8 9 1\ncpu0 5 10 15 200 25 3 3 4 4 0\ncpu3 5 10 15 200 25 3 4 4 5 1\nintr 1 2\n",
+        );
+        let ms = |ticks: u64| ticks * 10_000_000;
+        let expected = CpuTimes {
+            cpus: 2,
+            idle_ns: ms(450),
+            interrupts_ns: ms(13),
+            stolen_ns: ms(8),
+            all_ns: ms(531),
+        };
+        assert_eq!(times, expected);
+        // Kernels of long ago, and what is no such file.
+        assert_eq!(CpuTimes::of("cpu 1 2 3 4\n").all_ns, 0);
+        assert_eq!(CpuTimes::of(""), CpuTimes::default());
+    }
 }

@@ -530,6 +530,9 @@ fn twins(files: &[ImportedFile]) -> Vec<String> {
     told
 }
 
+/// A call that began so long before its trace is told.
+const WORTH_TELLING_US: u64 = 100_000;
+
 /// What a person should know about an SQL trace, in sentences.
 fn trace_problems(path: &str, lines: u64, trace: &SqlTrace) -> Vec<String> {
     let mut told = Vec::new();
@@ -546,6 +549,15 @@ fn trace_problems(path: &str, lines: u64, trace: &SqlTrace) -> Vec<String> {
     for other in &trace.continues_in {
         told.push(format!(
             "{path}: what came later is in {other}: give both files to see all of it"
+        ));
+    }
+    if trace.begun_before_us >= WORTH_TELLING_US {
+        told.push(format!(
+            "{path}: the call of line {} had begun {}.{:03} s before the first line of its session: what it waited in that time is \
+             not in the trace, and counts as CPU or as unaccounted",
+            trace.begun_before_line,
+            trace.begun_before_us / 1_000_000,
+            trace.begun_before_us / 1_000 % 1_000
         ));
     }
     if trace.statements_alike > 0 {

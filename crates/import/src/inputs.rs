@@ -8,6 +8,7 @@ use std::sync::mpsc::SyncSender;
 use dbtime_model::Rows;
 
 use crate::archive::{Archive, MAX_MEMBERS, Member};
+use crate::oracle_trace::continued_file;
 use crate::parallel::{Done, Shared, import_one};
 use crate::read_ahead::read_ahead;
 use crate::{IMPORTERS, ImportError, Lines, Options, compression};
@@ -34,6 +35,8 @@ pub(crate) struct Inputs<'a> {
 pub(crate) enum Input<'a> {
     File(&'a Path),
     Member(Archive<'a>, Member),
+    /// Parts of one trace, in their order; named together.
+    Parts(Vec<Input<'a>>, PathBuf),
 }
 
 impl<'a> Inputs<'a> {
@@ -64,7 +67,55 @@ impl<'a> Inputs<'a> {
                 Err(e) => inputs.fail(e),
             }
         }
+        inputs.join_parts();
         inputs
+    }
+
+    /// Makes one of the files that continue each other: a call that began in one of them and ended in the next is one call.
+    fn join_parts(&mut self) {
+        if self.all.len() < 2 {
+            return;
+        }
+        let before: Vec<Option<usize>> = self
+            .all
+            .iter()
+            .enumerate()
+            .map(|(at, (_, input))| self.before(at, &input.continues()?))
+            .collect();
+        let mut inputs: Vec<Option<(usize, Input<'_>)>> = self.all.drain(..).map(Some).collect();
+        for first in 0..inputs.len() {
+            // One that says that it continues itself has no first part: each is read alone.
+            let is_first = before[first].is_none() || !has_first(&before, first);
+            let Some((order, input)) = inputs[first].take_if(|_| is_first) else {
+                continue;
+            };
+            let mut parts = vec![input];
+            let mut last = first;
+            while let Some(next) = before.iter().position(|before| *before == Some(last))
+                && let Some((_, part)) = inputs[next].take()
+            {
+                parts.push(part);
+                last = next;
+            }
+            self.all.push((order, Input::of_parts(parts)));
+        }
+        self.all.extend(inputs.into_iter().flatten());
+    }
+
+    /// Which of the others has this name: one of the same folder, if there is one.
+    fn before(&self, at: usize, name: &str) -> Option<usize> {
+        let folder = self.all[at].1.path().parent();
+        let named = self.all.iter().enumerate().filter(|(other, (_, input))| {
+            let of_other = input.path().file_name().unwrap_or_default().to_string_lossy();
+            // Compressed, it has something behind its name.
+            let rest = of_other.strip_prefix(name);
+            *other != at && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        });
+        let of_name: Vec<usize> = named.map(|(other, _)| other).collect();
+        let same_folder = of_name
+            .iter()
+            .find(|other| self.all[**other].1.path().parent() == folder);
+        same_folder.or(of_name.first()).copied()
     }
 
     fn count(&self) -> usize {
@@ -80,6 +131,34 @@ impl<'a> Inputs<'a> {
     }
 }
 
+/// True when the chain of those before it has a first one.
+fn has_first(before: &[Option<usize>], of: usize) -> bool {
+    let mut at = of;
+    for _ in 0..before.len() {
+        match before[at] {
+            Some(earlier) => at = earlier,
+            None => return true,
+        }
+    }
+    false
+}
+
+impl<'a> Input<'a> {
+    fn of_parts(mut parts: Vec<Input<'a>>) -> Input<'a> {
+        if parts.len() == 1
+            && let Some(only) = parts.pop()
+        {
+            return only;
+        }
+        let mut name = parts[0].path().as_os_str().to_os_string();
+        name.push(match parts.len() {
+            2 => " and the file that continues it".to_string(),
+            count => format!(" and {} files that continue it", count - 1),
+        });
+        Input::Parts(parts, name.into())
+    }
+}
+
 impl Input<'_> {
     /// Reads it. `idle_cpus`: how many fewer files are read at the same time than threads may read.
     pub(crate) fn import(
@@ -90,7 +169,18 @@ impl Input<'_> {
         idle_cpus: usize,
     ) -> Done {
         let path = self.path();
-        if idle_cpus > 0 {
+        if let Input::Parts(parts, _) = self {
+            read_ahead(
+                |sink| {
+                    parts.iter().try_for_each(|part| {
+                        part.open(shared, |source| sink.fill(source))??;
+                        // A part may end within a line.
+                        sink.fill(&b"\n"[..])
+                    })
+                },
+                |ahead| import_one(options, Box::new(ahead), path, to, idle_cpus > 1),
+            )
+        } else if idle_cpus > 0 {
             // To decompress is work for a CPU of its own: a third thread would only be in the way of the two.
             let has_idle_cpu = idle_cpus > 1 || self.is_plain();
             read_ahead(
@@ -109,7 +199,7 @@ impl Input<'_> {
             Input::File(path) if !is_standard_input(path) && path.is_file() => {
                 File::open(path).and_then(compression::is_plain).unwrap_or(false)
             }
-            Input::File(_) | Input::Member(..) => false,
+            Input::File(_) | Input::Member(..) | Input::Parts(..) => false,
         }
     }
 
@@ -117,10 +207,11 @@ impl Input<'_> {
         match self {
             Input::File(path) => path,
             Input::Member(_, member) => &member.path,
+            Input::Parts(_, name) => name,
         }
     }
 
-    /// Opens it, through its compression, for as long as `with` needs it.
+    /// Opens it, of several parts the first, through its compression, for as long as `with` needs it.
     fn open<T>(&self, shared: &Shared, with: impl FnOnce(Box<dyn Read + '_>) -> T) -> io::Result<T> {
         match self {
             Input::File(path) => {
@@ -136,29 +227,38 @@ impl Input<'_> {
                 let file = archive.read(member.index)?;
                 Ok(with(compression::open(file)?))
             }
+            Input::Parts(parts, _) => parts[0].open(shared, with),
         }
     }
 
     /// What it is, as far as its beginning tells; none of what can be read only once.
     pub(crate) fn format(&self) -> Option<&'static str> {
+        self.beginning(|head| {
+            let importer = IMPORTERS.iter().find(|importer| importer.detect(head))?;
+            Some(importer.name())
+        })
+    }
+
+    /// Name of the file that it says it continues; none of what can be read only once.
+    fn continues(&self) -> Option<String> {
+        self.beginning(continued_file)
+    }
+
+    /// What its first bytes say.
+    fn beginning<T>(&self, say: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
         match self {
             Input::File(path) => {
                 let file = path.is_file().then(|| File::open(path).ok())??;
-                format_of(compression::open(file).ok()?)
+                say(Lines::new(compression::open(file).ok()?).head())
             }
             Input::Member(archive, member) => {
                 let mut archive = archive.clone();
                 let file = archive.read(member.index).ok()?;
-                format_of(compression::open(file).ok()?)
+                say(Lines::new(compression::open(file).ok()?).head())
             }
+            Input::Parts(parts, _) => parts[0].beginning(say),
         }
     }
-}
-
-fn format_of(source: Box<dyn Read + '_>) -> Option<&'static str> {
-    let mut lines = Lines::new(source);
-    let importer = IMPORTERS.iter().find(|importer| importer.detect(lines.head()))?;
-    Some(importer.name())
 }
 
 /// A file that counts what is read of it, and ends when it should.

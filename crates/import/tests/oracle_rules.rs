@@ -689,3 +689,187 @@ fn what_a_parse_says_of_a_statement_is_kept() {
         (77, Some(5), Some(2), Some(3))
     );
 }
+
+/// A parse waits before the trace says what is parsed, as under contention in the library cache.
+#[test]
+fn waits_of_a_parse_are_its_statements_whoever_had_the_cursor_before() {
+    let of_one = parsing(7, 0, 5_000_000, "aaaaaaaaaaaa1", "select 1")
+        + &call("PARSE", 7, 10, 20, 0, 5_000_020)
+        + &call("EXEC", 7, 10, 20, 0, 5_000_100)
+        + &wait(7, "SQL*Net message from client", 300, 5_000_500)
+        + &call("CLOSE", 7, 0, 4, 0, 5_000_510);
+    let waits = wait(7, "cursor: pin S wait on X", 300, 5_000_900)
+        + &wait(7, "library cache lock", 2_600_000, 7_700_000)
+        + &wait(7, "cursor: pin S wait on X", 100_000, 7_900_000);
+    let of_other = parsing(7, 0, 7_950_000, "aaaaaaaaaaaa2", "select 2")
+        + &call("PARSE", 7, 9, 2_900_000, 0, 8_000_000)
+        + &call("EXEC", 7, 10, 200, 0, 8_000_300)
+        + &call("CLOSE", 7, 0, 4, 0, 8_000_400);
+    for text in [of_one.clone() + &waits + &of_other, waits + &of_other] {
+        for summed in [false, true] {
+            let options = Options {
+                summed,
+                ..Options::default()
+            };
+            let whole = of_text_with(&options, text.as_str()).expect("rows");
+            let id = |sql_id: &str| {
+                let row = whole.rows.statements.iter().find(|row| row.sql_id == sql_id);
+                row.map_or(0, |row| row.id)
+            };
+            let other = id("aaaaaaaaaaaa2");
+            let us_of = |statement: u64| -> u64 {
+                let rows = whole.rows.activity.iter();
+                let waits = rows.filter(|row| row.statement == statement);
+                waits
+                    .filter(|row| {
+                        ["library cache lock", "cursor: pin S wait on X"].contains(&row.wait_event.as_str())
+                    })
+                    .map(|row| row.ns / 1_000)
+                    .sum()
+            };
+            let counted = |statement: u64, name: &str| -> i64 {
+                let rows = whole.rows.counters.iter();
+                rows.filter(|row| row.statement == statement && row.name == name)
+                    .map(|row| row.value)
+                    .sum()
+            };
+            let latencies = |statement: u64| -> (u64, u64) {
+                let rows = whole.rows.latency.iter().filter(|row| row.statement == statement);
+                let rows = rows.filter(|row| !row.name.ends_with("from client"));
+                rows.fold((0, 0), |sum, row| (sum.0 + row.count, sum.1 + row.sum_ns / 1_000))
+            };
+            // The one that ended before the call began, lies in no call: it stays with whoever had the cursor.
+            assert_eq!(us_of(other), 2_700_000, "summed: {summed}");
+            assert_eq!(counted(other, oracle::WAIT_US), 2_700_000, "summed: {summed}");
+            assert_eq!(latencies(other), (2, 2_700_000), "summed: {summed}");
+            let before = id("aaaaaaaaaaaa1");
+            assert_eq!(us_of(before), 300, "summed: {summed}");
+            assert_eq!(counted(before, oracle::WAIT_US), 300, "summed: {summed}");
+            assert_eq!(latencies(before), (1, 300), "summed: {summed}");
+            // A wait stands in the second in which it ended, whoever's it is.
+            let seconds: BTreeSet<i64> = whole
+                .rows
+                .activity
+                .iter()
+                .map(|row| row.time % 60_000_000)
+                .collect();
+            if !summed {
+                assert!(seconds.contains(&7_000_000), "{seconds:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_trace_ends_with_its_last_moment_not_with_its_last_line() {
+    let text = call("EXEC", 1, 7, 50, 0, 5_000_000)
+        + &call("EXEC", 1, 0, 80_000, 0, 5_090_000)
+        + &wait(1, "SQL*Net message to client", 2, 5_001_000);
+    let whole = imported(&text);
+    assert_eq!(whole.meta.end_us - whole.meta.start_us, 90_050);
+}
+
+/// One call of 40 s with a wait each second, whose trace was cut by its size limit into parts that name each other.
+#[test]
+fn parts_of_a_trace_are_one_trace_in_whatever_order_they_are_given() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = |part: u64| match part {
+        0 => "orcl_ora_9.trc".to_string(),
+        part => format!("orcl_ora_9_{part}.trc"),
+    };
+    let parts: Vec<String> = (0..4)
+        .map(|part| {
+            let mut text = format!(
+                "Trace file /u01/diag/{}\nUnix process pid: 9, image: oracle@h\n",
+                name(part)
+            );
+            if part > 0 {
+                text += &format!("*** TRACE CONTINUED FROM FILE /u01/diag/{} ***\n", name(part - 1));
+            }
+            text += "*** 2024-05-01 10:00:00.000\n*** SESSION ID:(1.2) 2024-05-01 10:00:00.000\n";
+            if part == 0 {
+                text += &parsing(7, 0, 5_000_000, "aaaaaaaaaaaa1", "begin p; end;");
+            }
+            for second in 10 * part + 1..=10 * part + 10 {
+                text += &wait(
+                    8,
+                    "db file sequential read",
+                    100_000,
+                    5_000_000 + 1_000_000 * second - 500_000,
+                );
+                text += &call(
+                    "EXEC",
+                    8,
+                    10_000,
+                    400_000,
+                    1,
+                    5_000_000 + 1_000_000 * second - 400_000,
+                );
+            }
+            match part {
+                3 => text + &call("EXEC", 7, 500_000, 40_000_000, 0, 45_000_000),
+                _ => text + &format!("*** TRACE CONTINUES IN FILE /u01/diag/{} ***\n", name(part + 1)),
+            }
+        })
+        .collect();
+    let path = |part: u64| folder.path().join(name(part));
+    for (part, text) in (0..).zip(&parts) {
+        std::fs::write(path(part), text).expect("a file");
+    }
+    let elapsed = |whole: &Whole| counter(&whole.rows, oracle::CALL_ELAPSED_US);
+    let cat = imported(&parts.concat());
+    assert_eq!(elapsed(&cat), 40_000_000);
+    assert!(
+        !cat.problems.join("\n").contains("give both"),
+        "{:?}",
+        cat.problems
+    );
+    for order in [[0, 1, 2, 3], [2, 0, 3, 1], [3, 2, 1, 0]] {
+        let whole = of_files(&order.map(path)).expect("rows");
+        assert_eq!(elapsed(&whole), 40_000_000, "{order:?}");
+        assert_eq!(activity(&whole.rows), activity(&cat.rows), "{order:?}");
+        let told = whole.problems.join("\n");
+        assert!(
+            !told.contains("give both") && !told.contains("had begun"),
+            "{told}"
+        );
+        assert_eq!(whole.meta.files.len(), 1);
+        assert!(
+            whole.meta.files[0]
+                .path
+                .ends_with("orcl_ora_9.trc and 3 files that continue it"),
+            "{}",
+            whole.meta.files[0].path
+        );
+    }
+    // Of some, what is missing is named; a call that had begun before is told.
+    let whole = of_files(&[path(2), path(3)]).expect("rows");
+    let told = whole.problems.join("\n");
+    assert!(
+        told.contains("what came before is in /u01/diag/orcl_ora_9_1.trc"),
+        "{told}"
+    );
+    assert!(!told.contains("what came later"), "{told}");
+    assert!(
+        told.contains("had begun 20.400 s before the first line"),
+        "{told}"
+    );
+    // Files of the same trace that is not cut are two traces; what says that it continues itself is one.
+    let other = folder.path().join("other.trc");
+    std::fs::write(&other, parts[1].replace("_ora_9.trc", "_ora_8.trc")).expect("a file");
+    let circle = folder.path().join("circle.trc");
+    std::fs::write(&circle, parts[1].replace("orcl_ora_9.trc", "circle.trc")).expect("a file");
+    let whole = of_files(&[other, circle, path(0)]).expect("rows");
+    assert_eq!(whole.meta.files.len(), 3);
+    // Compressed, and from an archive.
+    let mut paths = Vec::new();
+    for part in 0..4 {
+        let packed = folder.path().join(format!("{}.gz", name(part)));
+        let file = std::fs::File::create(&packed).expect("a file");
+        let mut encoder = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+        std::io::Write::write_all(&mut encoder, parts[part as usize].as_bytes()).expect("written");
+        encoder.finish().expect("written");
+        paths.push(packed);
+    }
+    assert_eq!(elapsed(&of_files(&paths).expect("rows")), 40_000_000);
+}

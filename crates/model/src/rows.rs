@@ -519,6 +519,21 @@ pub mod counter {
     pub const SWITCHES: &str = "switches";
     /// `kernel`: how often the task was moved to another CPU.
     pub const MIGRATIONS: &str = "migrations";
+    /// Source of what all CPUs of the host did; its names are in [`host`].
+    pub const HOST: &str = "host";
+
+    /// Of no session: what the CPUs did, whoever had them. Since 1.19.
+    pub mod host {
+        /// Time that passed, times the number of CPUs, nanoseconds.
+        pub const CPUS_NS: &str = "cpus_ns";
+        /// Of it: nobody had a CPU.
+        pub const IDLE_NS: &str = "idle_ns";
+        /// Of it: the hypervisor had it for others.
+        pub const STOLEN_NS: &str = "stolen_ns";
+        /// Samples of timers in a process that is not recorded; its name follows.
+        pub const SAMPLES: &str = "samples:";
+    }
+
     /// Source of what an Oracle SQL trace says; its names are in [`oracle`].
     pub const ORACLE: &str = "oracle";
 

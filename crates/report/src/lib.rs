@@ -58,6 +58,7 @@ mod function;
 mod group;
 pub mod heat_map_svg;
 mod histogram;
+mod host_cpu;
 pub mod html;
 mod io;
 pub mod json;
@@ -149,6 +150,7 @@ pub use flame::{FlameOptions, Folded, FoldedStack, flame};
 pub use function::Function;
 pub use group::{Dimension, GroupKey};
 pub use histogram::{Bucket, Histogram};
+pub use host_cpu::{HostCpu, OtherProcess};
 pub use html::{HtmlPage, html};
 pub use io::{
     CallCpu, DatabaseFile, DeviceReads, FileKind, Guess, Guessed, IoOptions, IoReport, LayerTime, ReadCpu,

@@ -345,6 +345,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
     let mut statement_counts = StatementCounts::default();
     let counter_problems = source.counters(|row| {
         losses.add(row);
+        saturation.add_counter(row, &options.filter);
         statement_counts.add_counter(row, &options.filter);
         sessions.add_counter(row, &mut dimensions, &options.filter);
         if let Some(trace) = &mut trace {

@@ -1,8 +1,11 @@
 //! Sessions that stood in the run queue: whether the CPUs were saturated, and how long commands waited to be taken up.
 
+use dbtime_model::CounterRow;
 use dbtime_model::recording::Meta;
 use serde::Serialize;
 
+use crate::filter::Filter;
+use crate::host_cpu::{HostCpu, HostCpuBuilder};
 use crate::ledger::Section;
 use crate::number::seconds;
 use crate::scan::Activity;
@@ -30,6 +33,8 @@ pub struct Saturation {
     /// How many of these sessions stood in the run queue, on average; none when no time passed.
     #[serde(rename = "run_queue_sessions")]
     pub sessions: Option<f64>,
+    /// Who had the CPUs; none when that was not recorded.
+    pub host_cpu: Option<HostCpu>,
     /// What is said of it in the first lines of a report; none when there is little to say.
     pub sentence: Option<String>,
 }
@@ -60,11 +65,13 @@ impl Saturation {
         let sessions = self
             .sessions
             .map(|sessions| format!("; {sessions:.1} were in the run queue on average"));
+        let host = self.host_cpu.as_ref().map(|host| format!(" {}", host.sentence()));
         format!(
-            "{what}: sessions waited {} s for a CPU{}{}.",
+            "{what}: sessions waited {} s for a CPU{}{}.{}",
             seconds(self.run_queue_ns),
             of_it.unwrap_or_default(),
-            sessions.unwrap_or_default()
+            sessions.unwrap_or_default(),
+            host.unwrap_or_default()
         )
     }
 }
@@ -74,6 +81,7 @@ impl Saturation {
 pub(crate) struct SaturationBuilder {
     after_command: Sums,
     others: Sums,
+    host_cpu: HostCpuBuilder,
 }
 
 impl SaturationBuilder {
@@ -84,6 +92,10 @@ impl SaturationBuilder {
                 false => self.others.take(activity),
             }
         }
+    }
+
+    pub(crate) fn add_counter(&mut self, row: &CounterRow, filter: &Filter) {
+        self.host_cpu.add_counter(row, filter);
     }
 
     pub(crate) fn finish(self, meta: &Meta, elapsed_ns: u128) -> Saturation {
@@ -98,6 +110,7 @@ impl SaturationBuilder {
             after_command_ns,
             run_queue_ns,
             sessions,
+            host_cpu: self.host_cpu.finish(),
             sentence: None,
         };
         saturation.sentence = saturation

@@ -13,6 +13,7 @@ use super::cpu_clock::CpuClocks;
 use super::histograms::Histograms;
 use super::latency::LatencyMaps;
 use super::messages::{refusals, verdict};
+use super::others::Others;
 use super::plain::{Plain, globals, look_up};
 use super::plans::Plans;
 use super::recorder::RecorderSkelBuilder;
@@ -172,6 +173,7 @@ pub(crate) struct Programs {
     pub(crate) plans: Plans,
     /// What is read of sessions when they end.
     counted_sessions: MapHandle,
+    others: Others,
     /// What the exact tier measures besides sums.
     pub(crate) latencies: LatencyMaps<dbt_latency_key, dbt_latency>,
     /// What commands did.
@@ -459,6 +461,7 @@ impl Programs {
             .map_err(|e| CollectError::Kernel(format!("histograms: {e}")))?,
             plans: Plans::new(handle(&skel.maps.planned)?),
             counted_sessions: handle(&skel.maps.counted_sessions)?,
+            others: Others::new(handle(&skel.maps.others)?),
             latencies: LatencyMaps::new(handle(&skel.maps.latency_even)?, handle(&skel.maps.latency_odd)?),
             commands: LatencyMaps::new(
                 handle(&skel.maps.commands_even)?,
@@ -624,6 +627,11 @@ impl Programs {
     pub(crate) fn number_at_end(&self, pid: u32) -> Option<u32> {
         let counter: dbt_counter = look_up(&self.counted_sessions, pid)?;
         (counter.has_ended != 0).then_some(counter.last)
+    }
+
+    /// Samples of processes that are no targets since the last call, by name.
+    pub(crate) fn take_others(&self) -> Vec<(String, u64)> {
+        self.others.take()
     }
 
     /// What found no room in the kernel so far.

@@ -14,6 +14,7 @@ mod load;
 mod lwlocks;
 mod messages;
 mod oracle;
+mod others;
 mod plain;
 mod plans;
 mod ring;

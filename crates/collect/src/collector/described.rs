@@ -5,7 +5,7 @@ use dbtime_model::recording::{CollectorMeta, Cost, DatabaseMeta, Meta, Note, Qua
 use super::{Collector, NoRoomFor};
 use crate::bpf::OracleProbes;
 use crate::clock::monotonic_ns;
-use crate::host;
+use crate::host::{self, CpuTimes};
 use crate::lock_requests::LockWatch;
 use crate::unwind::Unwinding;
 
@@ -123,11 +123,8 @@ impl Collector {
     /// The scheduler takes interrupts (where the kernel accounts for them) and time stolen by a hypervisor off the
     /// runtime of the task they hit. Neither is in its run-queue time: it would be mistaken for time blocked.
     pub(super) fn note_time_that_is_not_the_sessions(&mut self) {
-        let (stolen, all) = host::stolen_time();
-        let (stolen, all) = (
-            stolen.saturating_sub(self.stolen_at_start.0),
-            all.saturating_sub(self.stolen_at_start.1),
-        );
+        let times = CpuTimes::now().since(self.host_cpu.at_start());
+        let (stolen, all) = (times.interrupts_ns + times.stolen_ns, times.all_ns);
         if all > 0 && stolen * 100 > all {
             self.note(format!(
                 "{:.1} % of this host's CPU time went to interrupts or was stolen by the hypervisor: what the kernel therefore subtracts from the run time of the sessions it hit is counted as blocked",

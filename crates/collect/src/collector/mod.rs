@@ -3,6 +3,7 @@
 mod asked;
 mod described;
 mod events;
+mod host_cpu;
 mod levels;
 mod lock_table;
 mod lock_uses;
@@ -43,6 +44,7 @@ use crate::statements::Statements;
 use crate::symbols::Symbolizer;
 use crate::unwind::Unwinding;
 
+use host_cpu::HostCpu;
 use relations::Unnamed;
 use restart::ToAsk;
 use versions::Versions;
@@ -138,7 +140,7 @@ pub struct Collector {
     cpu_at_start_ns: u64,
     next_check_ns: u64,
     lost_at_check: u64,
-    stolen_at_start: (u64, u64),
+    host_cpu: HostCpu,
     /// Without a slot.
     left_out: LeftOut,
     /// What the sampler has reported up to this moment (CLOCK_MONOTONIC) has been taken.
@@ -221,6 +223,7 @@ impl Collector {
         }
         if now >= self.clock.next_second(self.counted_transactions_ns) {
             self.count_transactions(now, false);
+            self.count_host_cpu();
         }
         self.look_at_locks(now);
         self.take_told();
@@ -251,6 +254,7 @@ impl Collector {
         };
         self.end_ns = Some(end);
         self.count_transactions(end, true);
+        self.count_host_cpu();
         if let Some(statistics) = self.statistics.take() {
             self.take_statistics(statistics.finish());
         }

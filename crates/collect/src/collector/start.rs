@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use dbtime_model::recording::Quality;
 use dbtime_model::{Rows, Windows};
 
+use super::host_cpu::HostCpu;
 use super::relations::Unnamed;
 use super::versions::Versions;
 use super::{Collector, Mechanism, Options, Target, WHOLE_SECONDS};
@@ -187,7 +188,7 @@ impl Collector {
             cpu_at_start_ns,
             next_check_ns: 0,
             lost_at_check: 0,
-            stolen_at_start: host::stolen_time(),
+            host_cpu: HostCpu::begin(),
             left_out: LeftOut::default(),
             accounted_ns: 0,
             reported_ns: 0,

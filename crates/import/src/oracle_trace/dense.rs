@@ -50,6 +50,12 @@ impl<K: Copy + Eq + Hash, V: Default> Dense<K, V> {
         &mut self.all[self.last].1
     }
 
+    /// The value of this key, if it has one.
+    pub(super) fn find(&mut self, key: K) -> Option<&mut V> {
+        let place = *self.places.get(&key)?;
+        Some(&mut self.all[place].1)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }

@@ -9,8 +9,9 @@
 //! not in the trace. Each call adds its own share when it ends, so the shares of a call and of all calls in it add up to
 //! what the outermost one says, whether or not there will be one.
 
+use super::events::EventId;
 use super::record::CallKind;
-use super::statements::Callers;
+use super::statements::{Callers, PlanKey};
 use super::views::signed;
 
 /// Waits, and calls, kept before neighbours are merged: bounds the memory of a trace without any call of depth 0.
@@ -34,6 +35,35 @@ pub(super) struct KeptWait {
     pub assumed_cursor: Option<u64>,
     /// What the application did, see [`super::session::TracedSession`].
     pub doing: u32,
+    /// What it was counted as; none of several that were merged.
+    pub counted_as: Option<CountedAs>,
+}
+
+/// A wait as it was counted when it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CountedAs {
+    pub event: EventId,
+    /// The statement that its cursor stood for, and the plan by which it ran.
+    pub by: PlanKey,
+    pub blocks: u64,
+    /// All of it, microseconds.
+    pub us: u64,
+    /// When it ended, microseconds since the Unix epoch.
+    pub ended_us: i64,
+}
+
+impl KeptWait {
+    /// A wait of the call's cursor from when that stood for another statement.
+    #[inline]
+    fn of_another(&self, call: &Ended) -> Option<CountedAs> {
+        self.counted_as.filter(|counted| {
+            call.kind != CallKind::Lob
+                && self.cursor == call.cursor
+                && counted.by.0 != call.statement
+                && self.assumed_cursor.is_none()
+                && !self.from_client
+        })
+    }
 }
 
 /// A call that ended, as the trace says it. Microseconds.
@@ -79,6 +109,9 @@ pub(super) struct Share {
     pub added: Added,
     /// Of its waits, those from a time in which the application did something else.
     pub waits_elsewhere: Vec<(u32, u64)>,
+    /// Of its waits, those that were counted for the statement that its cursor stood for before: a parse waits before the trace says
+    /// what is parsed.
+    pub waits_of_others: Vec<CountedAs>,
 }
 
 /// A call that no other one holds yet.
@@ -169,7 +202,7 @@ impl Open {
                 }
             }
         }
-        let (inside, idle) = self.take_waits(call, begin, doing, &mut share.waits_elsewhere, assumed);
+        let (inside, idle) = self.take_waits(call, begin, doing, &mut share, assumed);
         share.waits = inside;
         waits = waits.saturating_add(signed(inside - idle));
         let total = Added::of(call, before, waits);
@@ -191,7 +224,7 @@ impl Open {
         call: &Ended,
         begin: u64,
         doing: u32,
-        elsewhere: &mut Vec<(u32, u64)>,
+        share: &mut Share,
         mut assumed: impl FnMut(&KeptWait),
     ) -> (u64, u64) {
         if let Some(taken) = self.take_whole_waits(call, begin, doing) {
@@ -227,7 +260,12 @@ impl Open {
                     idle = idle.saturating_add(held);
                 }
                 if held > 0 && kept.doing != doing {
-                    elsewhere.push((kept.doing, held));
+                    share.waits_elsewhere.push((kept.doing, held));
+                }
+                if let Some(counted) = kept.of_another(call)
+                    && held >= counted.us.div_ceil(2)
+                {
+                    share.waits_of_others.push(counted);
                 }
                 let is_gone = kept.us == 0 && kept.when.is_none_or(|(from, _)| from >= begin || held > 0);
                 if is_gone && kept.assumed_cursor.is_some_and(|cursor| cursor != call.cursor) {
@@ -251,6 +289,7 @@ impl Open {
             let is_whole = start >= begin && end <= call.tim && kept.us <= end.saturating_sub(start);
             if !is_whole
                 || kept.doing != doing
+                || kept.of_another(call).is_some()
                 || kept.assumed_cursor.is_some_and(|cursor| cursor != call.cursor)
             {
                 return None;
@@ -328,6 +367,7 @@ impl Open {
                 from_client: first.from_client && last.from_client,
                 between_calls: first.between_calls && last.between_calls,
                 assumed_cursor: first.assumed_cursor.or(last.assumed_cursor),
+                counted_as: None,
                 ..last
             }
         });
@@ -426,6 +466,7 @@ mod tests {
             between_calls: false,
             assumed_cursor: None,
             doing: 0,
+            counted_as: None,
         }
     }
 

@@ -44,6 +44,20 @@ impl Latencies {
         bucket.max_us = bucket.max_us.max(us);
     }
 
+    /// A wait that was added turns out to be another statement's. What there is no more stays.
+    pub(super) fn move_wait(&mut self, event: EventId, blocks: u64, (from, to): (u64, u64), us: u64) {
+        let bucket = bucket_of(us);
+        let buckets = self.histograms.find((event, blocks, from));
+        let Some(bucket) = buckets.and_then(|buckets| buckets.get_mut(bucket)) else {
+            return;
+        };
+        if bucket.count > 0 {
+            bucket.count -= 1;
+            bucket.sum_us = bucket.sum_us.saturating_sub(us);
+            self.add(event, blocks, to, us);
+        }
+    }
+
     /// True when rows should be made of them for the sake of memory.
     #[inline]
     pub(super) fn is_full(&self) -> bool {

@@ -58,7 +58,7 @@ mod usual;
 mod views;
 mod wall_clock;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
 use std::path::Path;
 use std::sync::mpsc;
@@ -222,6 +222,8 @@ struct Reader<'a> {
     image: String,
     text: Option<Text>,
     expected: Expected,
+    /// Names of the files that have begun: parts of a trace name each other.
+    parts: BTreeSet<String>,
     wall_us: Option<i64>,
     /// The session that told of the last moment.
     told_last: Option<usize>,
@@ -251,6 +253,7 @@ impl<'a> Reader<'a> {
             image: String::new(),
             text: None,
             expected: Expected::Header(0),
+            parts: BTreeSet::new(),
             wall_us: None,
             told_last: None,
             waits_have_tim: false,
@@ -382,6 +385,10 @@ impl<'a> Reader<'a> {
             // A blank line ends nothing.
             Record::Passed if line.bytes.trim_ascii().is_empty() => return None,
             Record::Header => {
+                let path = String::from_utf8_lossy(line.bytes);
+                if self.parts.len() < MAX_PARTS {
+                    self.parts.insert(file_name(path.trim_end()).to_string());
+                }
                 self.begin_header();
                 return None;
             }
@@ -567,10 +574,28 @@ impl<'a> Reader<'a> {
                 self.now_does(action, |doing| &mut doing.action);
             }
             Mark::SizeLimited => self.trace.size_limited = true,
-            Mark::ContinuedFrom(path) => note_file(&mut self.trace.continued_from, path),
-            Mark::ContinuesIn(path) => note_file(&mut self.trace.continues_in, path),
+            Mark::ContinuedFrom(path) if !self.has_read(path) => {
+                note_file(&mut self.trace.continued_from, path);
+            }
+            Mark::ContinuedFrom(_) => {}
+            Mark::ContinuesIn(path) => {
+                self.forget_parts_that_came();
+                note_file(&mut self.trace.continues_in, path);
+            }
             Mark::Other => {}
         }
+    }
+
+    /// True when the part of this name has begun, here or in a file that is read together with this one.
+    fn has_read(&self, path: &[u8]) -> bool {
+        let name = file_name(&String::from_utf8_lossy(path)).to_string();
+        self.parts.contains(&name)
+    }
+
+    fn forget_parts_that_came(&mut self) {
+        let parts = &self.parts;
+        let is_missing = |path: &String| !parts.contains(file_name(path));
+        self.trace.continues_in.retain(is_missing);
     }
 
     fn now_does(&mut self, text: &[u8], field: impl FnOnce(&mut Doing) -> &mut String) {
@@ -770,6 +795,7 @@ impl<'a> Reader<'a> {
         self.trace.ends_in_text = self.text.as_ref().is_some_and(|text| text.cursor.is_some());
         self.end_text();
         self.end_binds();
+        self.forget_parts_that_came();
         let mut gaps = Vec::new();
         let mut ends_us: Option<i64> = None;
         let mut cpu_step_us: Option<u64> = None;
@@ -795,6 +821,10 @@ impl<'a> Reader<'a> {
             trace.calls_without_outer_us = trace
                 .calls_without_outer_us
                 .saturating_add(session.without_outer.us);
+            if session.begun_before.us > trace.begun_before_us {
+                (trace.begun_before_us, trace.begun_before_line) =
+                    (session.begun_before.us, session.begun_before.line);
+            }
             trace.clock_wraps += session.clock.wraps;
             trace.clock_steps += session.clock.steps;
             trace.clock_steps_us = trace.clock_steps_us.saturating_add(session.clock.steps_us);
@@ -842,6 +872,25 @@ fn usable(tim: Option<u64>, unit: Unit) -> Option<u64> {
 
 /// Files that a trace names and that are kept, at most.
 const MAX_NAMED_FILES: usize = 10;
+
+/// Names of parts that are remembered, at most.
+const MAX_PARTS: usize = 10_000;
+
+/// Name of the file that a trace which begins like this says it continues.
+pub(crate) fn continued_file(head: &[u8]) -> Option<String> {
+    head.split(|byte| *byte == b'\n')
+        .find_map(|line| match parse(line)? {
+            Record::Mark(Mark::ContinuedFrom(path)) => {
+                Some(file_name(&String::from_utf8_lossy(path)).to_string())
+            }
+            _ => None,
+        })
+}
+
+/// What stands behind the last slash, of Unix or Windows.
+fn file_name(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
+}
 
 /// Keeps the name of another file.
 fn note_file(files: &mut Vec<String>, path: &[u8]) {

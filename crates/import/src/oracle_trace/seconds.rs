@@ -7,6 +7,7 @@ use dbtime_model::{ActivityRow, CounterRow, Fidelity, NO_STACK, SessionId, State
 
 use super::cursors::Pending;
 use super::dense::Dense;
+use super::elapsed::CountedAs;
 use super::events::{Direction, EventId, Events};
 use super::latencies::Latencies;
 use super::statements::{PlanKey, StatementSums};
@@ -49,7 +50,8 @@ pub(super) struct Seconds {
 /// Activity of seconds that nobody asks for one by one. The first one has rows of its own: a session shows when it begins.
 #[derive(Debug, Default)]
 struct Summed {
-    has_first: bool,
+    first_us: Option<i64>,
+    first: Dense<(EventId, u64), Sum>,
     activity: Dense<(EventId, u64), Sum>,
     /// The last second that is in it.
     last_us: i64,
@@ -86,6 +88,21 @@ struct Sum {
 }
 
 impl Sum {
+    /// Takes one that was added; false when it is not there.
+    fn take(&mut self, us: u64) -> bool {
+        let is_there = self.count > 0 && self.us >= us;
+        if is_there {
+            self.count -= 1;
+            self.us -= us;
+        }
+        is_there
+    }
+
+    fn merge(&mut self, other: Sum) {
+        self.us = self.us.saturating_add(other.us);
+        self.count += other.count;
+    }
+
     fn add(&mut self, us: u64) {
         self.us = self.us.saturating_add(us);
         self.count += 1;
@@ -164,6 +181,41 @@ impl Seconds {
     #[inline]
     pub(super) fn wait(&mut self, event: EventId, statement: u64, us: u64, place: &mut usize) {
         self.waits.get_near((event, statement), place).add(us);
+    }
+
+    /// A wait that ended in this second turns out to be this statement's. False when it is not here, or not any more.
+    pub(super) fn move_wait(&mut self, wait: &CountedAs, to: u64) -> bool {
+        let (from, moved) = ((wait.event, wait.by.0), (wait.event, to));
+        let cells = std::iter::once(&mut self.waits);
+        let summed = self.summed.iter_mut();
+        let mut cells = cells.chain(summed.flat_map(|summed| [&mut summed.activity, &mut summed.first]));
+        let is_here = cells.any(|cells| {
+            let is_here = cells.find(from).is_some_and(|sum| sum.take(wait.us));
+            if is_here {
+                cells.get(moved).add(wait.us);
+            }
+            is_here
+        });
+        if is_here {
+            self.latencies
+                .move_wait(wait.event, wait.blocks, (wait.by.0, to), wait.us);
+        }
+        is_here
+    }
+
+    /// The same of the sums of the statement that it was counted for, which do not have it any more.
+    pub(super) fn take_from_statement(&mut self, wait: &CountedAs) -> bool {
+        let sums = self.statements.find(wait.by);
+        sums.is_some_and(|sums| sums.take_wait(wait.us))
+    }
+
+    /// True of the second in which this moment lies, and of all of them where nobody asks for single ones.
+    pub(super) fn has(&self, time_us: i64) -> bool {
+        self.summed.is_some() || self.second_us == Some(second_of(time_us))
+    }
+
+    pub(super) fn are_summed(&self) -> bool {
+        self.summed.is_some()
     }
 
     /// Adds a part of a call: its CPU, and what is unaccounted.
@@ -253,7 +305,7 @@ impl Seconds {
         &mut self.open
     }
 
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.waits.len() >= MAX_CELLS
             || self.own.len() >= MAX_CELLS
             || self.statements.len() >= MAX_CELLS
@@ -263,7 +315,7 @@ impl Seconds {
             || self
                 .summed
                 .as_ref()
-                .is_some_and(|summed| summed.activity.len() >= MAX_CELLS)
+                .is_some_and(|summed| summed.activity.len().max(summed.first.len()) >= MAX_CELLS)
             || self.latencies.is_full()
     }
 
@@ -322,27 +374,25 @@ impl Seconds {
             });
         };
         let cells = cells(&mut self.own, &mut self.waits);
-        match &mut self.summed {
-            Some(summed) if summed.has_first => {
-                for (key, sum) in cells {
-                    let to = summed.activity.get(key);
-                    to.us = to.us.saturating_add(sum.us);
-                    to.count += sum.count;
+        let Some(summed) = &mut self.summed else {
+            let mut cells: Vec<_> = cells.collect();
+            cells.sort_unstable_by_key(|(key, _)| *key);
+            cells.into_iter().for_each(|cell| row(second_us, cell));
+            return;
+        };
+        for (key, sum) in cells {
+            let first_us = *summed.first_us.get_or_insert(second_us);
+            match first_us == second_us {
+                true => summed.first.get(key).merge(sum),
+                false => {
+                    summed.activity.get(key).merge(sum);
                     summed.last_us = second_us;
                 }
             }
-            summed => {
-                let mut cells: Vec<_> = cells.collect();
-                cells.sort_unstable_by_key(|(key, _)| *key);
-                for cell in cells {
-                    row(second_us, cell);
-                    summed.iter_mut().for_each(|summed| summed.has_first = true);
-                }
-            }
         }
-        if let Some(summed) = self.summed.as_mut().filter(|_| all) {
-            summed.has_first = false;
+        if all && let Some(first_us) = summed.first_us.take() {
             let last_us = summed.last_us;
+            summed.first.drain_sorted().for_each(|cell| row(first_us, cell));
             summed.activity.drain_sorted().for_each(|cell| row(last_us, cell));
         }
     }
@@ -436,7 +486,8 @@ fn cells(
             (own.unaccounted.us > 0).then_some(((Events::UNACCOUNTED, statement), own.unaccounted));
         [cpu, unaccounted].into_iter().flatten()
     });
-    own.chain(waits.drain())
+    // It may have turned out that they are another statement's.
+    own.chain(waits.drain().filter(|(_, sum)| sum.count > 0))
 }
 
 /// Counters of a session in a second; those that did not grow get no row.

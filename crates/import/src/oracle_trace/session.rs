@@ -1,5 +1,7 @@
 //! One session of a trace: its clock, its cursors, and which of its time is calls, waits and the rest.
 
+use std::collections::VecDeque;
+
 use dbtime_model::counter::oracle;
 use dbtime_model::recording::{CallInFlight, TraceGap};
 use dbtime_model::{BackendType, NO_STACK, SessionId, SessionRow, SpanRow, State, span};
@@ -8,7 +10,7 @@ use super::binds::{BoundExecutions, Value};
 use super::clock::Clock;
 use super::cpu_clock::CpuClock;
 use super::cursors::Cursors;
-use super::elapsed::{Called, Ended, KeptWait, Open, Share};
+use super::elapsed::{Called, CountedAs, Ended, KeptWait, Open, Share};
 use super::events::{EventId, Events};
 use super::gaps::Gaps;
 use super::preview::{EPOCH_TIM_US, Preview, Unit};
@@ -24,6 +26,9 @@ const SLACK_US: u64 = 10;
 
 /// Changes of what the application does that are told apart while waits of before may still turn out to lie in a call.
 const MAX_DOINGS: usize = 1 << 16;
+
+/// Seconds that are over, and of which rows are made once the call that is open has ended.
+const MAX_CLOSING: usize = 64;
 
 /// A wait, in microseconds.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +48,14 @@ pub(super) struct Call<'a> {
     pub c: u64,
     pub e: u64,
     pub tim: Option<u64>,
+    pub line: u64,
+}
+
+/// A call that had begun before the first line of its session.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct BegunBefore {
+    /// So long before, microseconds.
+    pub us: u64,
     pub line: u64,
 }
 
@@ -85,11 +98,19 @@ pub(super) struct TracedSession {
     /// Who the session was before the application said what it does now, by the number that waits have of it.
     before: Vec<SessionId>,
     seconds: Seconds,
+    /// Seconds that are over, but may have waits of a call that has not ended.
+    closing: VecDeque<Seconds>,
     pub(super) interval: IntervalView,
     /// When the first wait or call began since the application said what it does, microseconds since the Unix epoch.
     begin_us: Option<i64>,
-    /// The last moment in which something ended, microseconds since the Unix epoch; none before there was one.
+    /// When what was read last ended, microseconds since the Unix epoch; none before there was anything.
     end_us: Option<i64>,
+    /// The last moment in which something ended: lines can stand out of order.
+    latest_us: Option<i64>,
+    /// When the first line began, by the clock of the trace.
+    first: Option<u64>,
+    /// The call that had begun longest before.
+    pub(super) begun_before: BegunBefore,
     cursors: Cursors,
     /// The last cursor that a line named.
     cursor: u64,
@@ -128,9 +149,13 @@ impl TracedSession {
             doing: Doing::default(),
             before: Vec::new(),
             seconds: Seconds::new(summed),
+            closing: VecDeque::new(),
             interval: IntervalView::default(),
             begin_us: None,
             end_us: None,
+            latest_us: None,
+            first: None,
+            begun_before: BegunBefore::default(),
             cursors: Cursors::default(),
             cursor: 0,
             callers: Callers::default(),
@@ -161,6 +186,7 @@ impl TracedSession {
             self.lacks_time_of_day = !is_epoch && wall_us.is_none() && preview.offset_us.is_none();
             self.offset_us = Some(offset);
         }
+        self.first.get_or_insert(moment.saturating_sub(us));
         self.now = Some(moment);
         self.interval.tick(moment);
         moment
@@ -205,7 +231,7 @@ impl TracedSession {
 
     /// The last moment in which something ended, microseconds since the Unix epoch; none before there was one.
     pub(super) fn end_us(&self) -> Option<i64> {
-        self.end_us
+        self.latest_us
     }
 
     /// Statement and plan that a cursor number stands for.
@@ -242,19 +268,26 @@ impl TracedSession {
         u32::try_from(self.before.len()).unwrap_or(u32::MAX)
     }
 
+    /// The moment of the line that is read, microseconds since the Unix epoch.
+    #[inline]
+    fn now_us(&self, out: &Output<'_>) -> i64 {
+        match (self.now, self.offset_us) {
+            (Some(now), offset) => offset.unwrap_or(0).saturating_add(signed(now)),
+            (None, _) => out.wall_us.unwrap_or(0),
+        }
+    }
+
     /// Opens the second in which an interval of this length ended.
     #[inline]
     fn second(&mut self, us: u64, out: &mut Output<'_>) -> &mut Seconds {
-        let time_us = match (self.now, self.offset_us) {
-            (Some(now), offset) => offset.unwrap_or(0).saturating_add(signed(now)),
-            (None, _) => out.wall_us.unwrap_or(0),
-        };
+        let time_us = self.now_us(out);
         if self.seconds.is_over(time_us) {
             self.close(out, false);
         }
         let begin_us = time_us.saturating_sub(signed(us));
         self.begin_us = Some(self.begin_us.map_or(begin_us, |first| first.min(begin_us)));
         self.end_us = Some(time_us);
+        self.latest_us = self.latest_us.max(self.end_us);
         self.seconds.open(time_us);
         &mut self.seconds
     }
@@ -275,18 +308,9 @@ impl TracedSession {
             self.cursor = wait.cursor;
         }
         let number = assumed_cursor.unwrap_or(wait.cursor);
-        self.open.wait(KeptWait {
-            when: wait.tim.map(|tim| (tim.saturating_sub(wait.ela), tim)),
-            us: wait.ela,
-            cursor: number,
-            line: wait.line,
-            from_client: event.from_client,
-            between_calls: event.between_calls,
-            assumed_cursor,
-            doing: self.doing_number(),
-        });
+        let doing = self.doing_number();
         let cursor = self.cursors.get(number);
-        let statement = cursor.statement;
+        let (statement, plan) = (cursor.statement, cursor.plan);
         cursor.waited(wait.ela, event.from_client);
         let place = event.block_io.map(|io| io.place);
         let at = if place.is_some() || event.has_object {
@@ -297,6 +321,24 @@ impl TracedSession {
         let io = event.block_io.map(|io| (io.direction, at.blocks.unwrap_or(0)));
         let blocks = io.map_or(0, |(_, blocks)| blocks);
         let mut place = *cursor.places.wait(wait.event);
+        let ended_us = self.now_us(out);
+        self.open.wait(KeptWait {
+            when: wait.tim.map(|tim| (tim.saturating_sub(wait.ela), tim)),
+            us: wait.ela,
+            cursor: number,
+            line: wait.line,
+            from_client: event.from_client,
+            between_calls: event.between_calls,
+            assumed_cursor,
+            doing,
+            counted_as: Some(CountedAs {
+                event: wait.event,
+                by: (statement, plan),
+                blocks,
+                us: wait.ela,
+                ended_us,
+            }),
+        });
         let second = self.second(wait.ela, out);
         second.wait(wait.event, statement, wait.ela, &mut place);
         let known = if assumed_cursor.is_none() { statement } else { 0 };
@@ -347,6 +389,10 @@ impl TracedSession {
         let tim = call.tim.or(self.now).unwrap_or(0);
         if call.tim.is_some() {
             self.interval.began(tim, call.e);
+            let us = self.first.unwrap_or(0).saturating_sub(tim.saturating_sub(call.e));
+            if us > self.begun_before.us {
+                self.begun_before = BegunBefore { us, line: call.line };
+            }
         }
         let is_lob = call.of.kind == CallKind::Lob;
         let (statement, parsed_dep) = if is_lob {
@@ -371,6 +417,9 @@ impl TracedSession {
         let share = self
             .open
             .call(&ended, doing, &mut self.callers, |wait| assume(cursors, wait));
+        for wait in &share.waits_of_others {
+            self.take_over(call.of.cursor, wait);
+        }
         if call.of.kind.is_parse_exec_fetch() {
             self.statement_call(call, &share, out);
             if out.into.options().binds {
@@ -385,6 +434,19 @@ impl TracedSession {
             self.leave();
         } else {
             self.gaps.told(tim, call.e, call.line);
+        }
+    }
+
+    /// Counts a wait for the statement that a cursor stands for now.
+    fn take_over(&mut self, cursor: u64, wait: &CountedAs) {
+        let cursor = self.cursors.get(cursor);
+        let mut seconds: Vec<&mut Seconds> = self.closing.iter_mut().chain([&mut self.seconds]).collect();
+        let mut of_its_time = seconds.iter_mut().filter(|of| of.has(wait.ended_us));
+        // The sums of its statement were settled when the cursor got its new one, in whatever second that was.
+        if of_its_time.any(|of| of.move_wait(wait, cursor.statement))
+            && seconds.iter_mut().any(|of| of.take_from_statement(wait))
+        {
+            cursor.waited(wait.us, false);
         }
     }
 
@@ -474,10 +536,19 @@ impl TracedSession {
 
     /// Makes rows of what is open.
     fn close(&mut self, out: &mut Output<'_>, all: bool) {
-        if self.seconds.is_empty() {
+        if self.seconds.is_empty() && self.closing.is_empty() {
+            return;
+        }
+        let may_wait = !all && !self.seconds.are_summed() && !self.seconds.is_full();
+        if may_wait && !self.open.waits().is_empty() && self.closing.len() < MAX_CLOSING {
+            let over = std::mem::replace(&mut self.seconds, Seconds::new(false));
+            self.closing.push_back(over);
             return;
         }
         let id = self.id(out);
+        for mut over in self.closing.drain(..) {
+            over.close(id, out.events, out.into, true);
+        }
         self.seconds.close(id, out.events, out.into, all);
     }
 
@@ -521,7 +592,7 @@ impl TracedSession {
 
     /// The trace has ended: everything becomes rows. Returns the call that had not ended, if there is one.
     pub(super) fn finish(&mut self, out: &mut Output<'_>) -> Option<CallInFlight> {
-        let end_us = self.end_us?;
+        let end_us = self.latest_us?;
         let in_flight = self.in_flight();
         self.open.leave(|wait| assume(&mut self.cursors, wait));
         for cursor in self.cursors.values_mut() {

@@ -78,6 +78,15 @@ impl StatementSums {
         self.assumed_wait_us = self.assumed_wait_us.saturating_add(pending.assumed_wait_us);
     }
 
+    /// Takes a wait that was added; false when it is not there.
+    pub(super) fn take_wait(&mut self, us: u64) -> bool {
+        let is_there = self.wait_us >= us;
+        if is_there {
+            self.wait_us -= us;
+        }
+        is_there
+    }
+
     /// Hands on the counters that are not 0.
     pub(super) fn close(self, (statement, plan): PlanKey, second_us: i64, mut take: impl FnMut(CounterRow)) {
         let mut counter = |name: &str, value: i64| {

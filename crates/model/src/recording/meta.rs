@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of the tables and of `meta.json`. A reader takes any minor version of its own major version.
-pub const SCHEMA_VERSION: &str = "1.18";
+pub const SCHEMA_VERSION: &str = "1.19";
 
 /// Contents of `meta.json`. Fields that a reader does not know are ignored, so minor versions may add some.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -650,6 +650,11 @@ pub struct SqlTrace {
     pub gaps_us: u64,
     /// The longest of them, the longest first.
     pub longest_gaps: Vec<TraceGap>,
+    /// By how much a call had begun before the first line of its session, at most; the waits of that time are not in the trace.
+    /// Since 1.19.
+    pub begun_before_us: u64,
+    /// The line of that call. Since 1.19.
+    pub begun_before_line: u64,
     /// Calls that had not ended when the trace did.
     pub in_flight: Vec<CallInFlight>,
 }

@@ -129,7 +129,8 @@ impl<'o> Builder<'o> {
     pub(super) fn add_counter(&mut self, row: &CounterRow, session: &Session) {
         let name = row.name.as_str();
         let is_told = row.source == counter::SNAPPER;
-        if row.source == counter::DBTIME || !is_told && NOT_SHOWN.contains(&name) {
+        let is_of_host = row.source == counter::HOST;
+        if row.source == counter::DBTIME || is_of_host || !is_told && NOT_SHOWN.contains(&name) {
             return;
         }
         let is_of_server = row.source == counter::SERVER_STATISTICS;

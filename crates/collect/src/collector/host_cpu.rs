@@ -1,0 +1,81 @@
+//! What all CPUs of the host did: whom a session waited for that waited for a CPU.
+
+use dbtime_model::{CounterRow, SessionId, counter};
+
+use super::Collector;
+use crate::clock::monotonic_ns;
+use crate::host::CpuTimes;
+use crate::seconds::middle;
+
+/// Names of processes that are kept of a second: who has less than a hundredth of the CPUs' time is not looked for by name.
+const MOST_NAMES: usize = 20;
+/// Stands for the others: no process is called so.
+const OTHERS: &str = "";
+
+/// What they did until the last look.
+#[derive(Debug)]
+pub(super) struct HostCpu {
+    at_start: CpuTimes,
+    looked_ns: u64,
+    times: CpuTimes,
+}
+
+impl HostCpu {
+    pub(super) fn begin() -> HostCpu {
+        let times = CpuTimes::now();
+        HostCpu {
+            at_start: times,
+            looked_ns: monotonic_ns(),
+            times,
+        }
+    }
+
+    pub(super) fn at_start(&self) -> CpuTimes {
+        self.at_start
+    }
+}
+
+impl Collector {
+    /// Since the last time.
+    pub(super) fn count_host_cpu(&mut self) {
+        let (now, times) = (monotonic_ns(), CpuTimes::now());
+        let host = &mut self.host_cpu;
+        let passed_ns = now.saturating_sub(host.looked_ns);
+        let grown = times.since(host.times);
+        let time = self.clock.second_us(middle(host.looked_ns, now));
+        (host.looked_ns, host.times) = (now, times);
+        let mut others = match self.engine.programs() {
+            Some(programs) => programs.take_others(),
+            None => Vec::new(),
+        };
+        others.sort_unstable_by_key(|(_, samples)| std::cmp::Reverse(*samples));
+        let rest: u64 = others
+            .drain(others.len().min(MOST_NAMES)..)
+            .map(|(_, samples)| samples)
+            .sum();
+        others.push((OTHERS.to_string(), rest));
+        let named = others
+            .into_iter()
+            .map(|(name, samples)| (format!("{}{name}", counter::host::SAMPLES), samples));
+        let times = [
+            (counter::host::CPUS_NS, passed_ns * times.cpus),
+            (counter::host::IDLE_NS, grown.idle_ns),
+            (counter::host::STOLEN_NS, grown.stolen_ns),
+        ];
+        let times = times.map(|(name, ns)| (name.to_string(), ns));
+        self.rows.counters.extend(
+            times
+                .into_iter()
+                .chain(named)
+                .filter(|(_, value)| *value > 0)
+                .map(|(name, value)| CounterRow {
+                    time,
+                    session: SessionId::RECORDER,
+                    source: counter::HOST.to_string(),
+                    name,
+                    value: value.cast_signed(),
+                    ..CounterRow::default()
+                }),
+        );
+    }
+}
