@@ -1,5 +1,5 @@
--- Hosts whose shape changed from one day to the next: by how much of their DB time moved between wait events, 0 to 100 percent, and
--- what they spend more on now. Needs views.sql, and the two days:
+-- Hosts whose shape changed from one day to the next, of those that were recorded on both: by how much of their DB time moved between
+-- wait events, 0 to 100 percent, and what they spend more on now. Needs views.sql, and the two days:
 --
 --   SET param_day = '2026-10-11'; SET param_day_before = '2026-10-10';
 WITH sums AS (
@@ -24,5 +24,6 @@ SELECT host,
        argMax(wait, share_now - share_before) AS more_of,
        100 * max(share_now - share_before) AS by_percent_of_db_time
 FROM both_days
+WHERE host IN (SELECT host FROM sums GROUP BY host HAVING count(DISTINCT date) = 2)
 GROUP BY host
 ORDER BY percent_moved DESC, host;

@@ -12,6 +12,7 @@ use dbtime_model::output::{Owner, Place, caller_of_sudo};
 use dbtime_model::recording::{Meta, SCHEMA_VERSION, remove_unfinished_import};
 use dbtime_report::Source;
 
+use crate::inputs;
 use crate::options::FileOptions;
 use crate::output::{self, ProgressLine, say};
 use crate::record::{Output, Part, Progress, Sink};
@@ -221,6 +222,15 @@ pub fn open(paths: &[PathBuf], about: &FileOptions, detail: Detail) -> anyhow::R
             );
         }
         return Ok(Source::open(path)?);
+    }
+    for path in paths {
+        // Of several, one that cannot be understood is told, and the others are read. One that is not there is a mistake in the command.
+        if let Err(e) = path.symlink_metadata()
+            && path != Path::new("-")
+        {
+            return Err(e).with_context(|| path.display().to_string());
+        }
+        inputs::note(path);
     }
     mend_folders();
     let folder = Scratch::new(Scratch::IMPORT).context("no room for rows that do not fit into memory")?;

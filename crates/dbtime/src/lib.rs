@@ -20,6 +20,7 @@ pub mod commands;
 pub mod exit_code;
 pub mod filter_line;
 pub mod import;
+pub mod inputs;
 pub mod live;
 pub mod memory;
 pub mod newest;

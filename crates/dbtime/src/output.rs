@@ -13,6 +13,7 @@ use dbtime_model::recording::RecordingError;
 use dbtime_report::{printable, printable_lines};
 use rustix::termios::tcgetwinsize;
 
+use crate::inputs;
 use crate::printer::{Printer, Stream};
 use crate::working;
 
@@ -51,7 +52,9 @@ pub fn to_file(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>)
                 fill(&mut out)?;
                 out.flush()
             }),
-        None => Place::of(path).and_then(|place| place.write(Readers::Owner, fill)),
+        None => inputs::check(path)
+            .and_then(|()| Place::of(path))
+            .and_then(|place| place.write(Readers::Owner, fill)),
     };
     working::end();
     written.with_context(|| path.display().to_string())

@@ -43,8 +43,10 @@ pub fn open(
             .into()),
         };
     }
-    if let (Some(path), false) = (paths.first(), selection.host.is_empty()) {
-        return Err(Usage(format!("--host is for stores, which {} is not", path.display())).into());
+    for (option, typed) in [("--host", &selection.host), ("--server", &selection.server)] {
+        if let (Some(path), false) = (paths.first(), typed.is_empty()) {
+            return Err(Usage(format!("{option} is for stores, which {} is not", path.display())).into());
+        }
     }
     let source = import::open(paths, about, detail)?;
     working::begin("adding up");
@@ -57,6 +59,7 @@ fn open_store(address: Address, selection: &Selection) -> anyhow::Result<Source>
         .clone()
         .narrowed(
             &selection.host,
+            &selection.server,
             selection.from.as_deref(),
             selection.to.as_deref(),
         )

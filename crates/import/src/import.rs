@@ -15,7 +15,7 @@ use dbtime_model::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Options;
-use crate::oracle_trace::{FURTHER_STATEMENTS, MAX_BOUND_EXECUTIONS, MAX_STATEMENTS, MAX_TEXTS, MAX_UNLIKE};
+use crate::oracle_trace::{MAX_BOUND_EXECUTIONS, MAX_STATEMENTS, MAX_TEXTS, MAX_UNLIKE};
 use crate::periods::Periods;
 
 /// Rows, and frames of stacks, that are handed on at a time.
@@ -569,8 +569,9 @@ fn trace_problems(path: &str, lines: u64, trace: &SqlTrace) -> Vec<String> {
     }
     if trace.further_statements > 0 {
         told.push(format!(
-            "{path}: {} statements beyond the first {MAX_UNLIKE} are counted as one: {FURTHER_STATEMENTS}",
-            trace.further_statements
+            "{path}: {} statements beyond the first {MAX_UNLIKE} are counted as one: {}",
+            trace.further_statements,
+            StatementRow::FURTHER
         ));
     }
     if trace.texts_left_out > 0 {

@@ -56,6 +56,7 @@ pub use event_names::{EventNames, EventNamesError};
 pub use import::{Import, Imported, Measure};
 pub use lines::{Line, Lines, MAX_LINE};
 pub use options::{CallOptions, Options, parse_interval};
+pub use oracle_trace::statement_id;
 pub use parallel::{Reading, lie_beside};
 
 /// A format.

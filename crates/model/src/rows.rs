@@ -648,6 +648,8 @@ pub mod counter {
         pub const CALL_IDLE_US: &str = "call_idle_us";
         /// Of the waits but those for the client's next message, what lies in none of these calls. Since 1.4.
         pub const WAIT_OUTSIDE_CALLS_US: &str = "wait_outside_calls_us";
+        /// EXEC calls of depth 0: what the client had executed. Since 1.19.
+        pub const OUTER_EXECUTIONS: &str = "outer_executions";
         /// CPU of calls for which their waits leave no room: it was burnt inside them. Only of clocks that count CPU in steps
         /// below 1 ms.
         pub const CPU_INSIDE_WAITS_NS: &str = "cpu_inside_waits_ns";
@@ -898,6 +900,11 @@ pub struct StatementRow {
     /// All executions with values that the source tells. Since 1.4.
     #[serde(default)]
     pub bound_execution_count: u64,
+}
+
+impl StatementRow {
+    /// Text of the row of all statements for which an import had no room.
+    pub const FURTHER: &str = "[further statements]";
 }
 
 /// What an application says of a request in the comments of its statements (sqlcommenter), once: equal values have equal ids in every

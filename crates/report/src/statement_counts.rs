@@ -1,4 +1,5 @@
-//! How often single statements were executed, and how long that took: as pg_stat_statements counted it, or as commands of clients.
+//! How often single statements were executed, and how long that took: as pg_stat_statements counted it, as commands of clients, or by an
+//! SQL trace.
 //!
 //! pg_stat_statements counts for the whole server, so that nothing is known of it where sessions are chosen; commands are counted by
 //! session (`--exact=calls`). Neither is divided by wait or state. Statements that ran inside of others are left out: the others have
@@ -26,6 +27,8 @@ pub enum CountedBy {
     /// The recorder: commands of clients. One message of several statements is one, of the last of them; so is the preparing of a
     /// statement.
     Commands,
+    /// An SQL trace: EXEC calls, of whatever depth.
+    Trace,
 }
 
 impl CountedBy {
@@ -34,6 +37,7 @@ impl CountedBy {
         match self {
             CountedBy::Server => "pg_stat_statements",
             CountedBy::Commands => "commands",
+            CountedBy::Trace => "sql trace",
         }
     }
 }
@@ -133,6 +137,27 @@ impl StatementCounts {
         row.count.into()
     }
 
+    /// Adds what an SQL trace says of a time and a session that the filter takes; returns the executions in it.
+    pub(crate) fn add_trace(&mut self, row: &CounterRow, filter: &Filter) -> u128 {
+        let is_whole = filter.waits.is_empty() && filter.states.is_empty();
+        if row.source != counter::ORACLE || !is_whole || !filter.takes_statement(row.statement) {
+            return 0;
+        }
+        let value = u128::from(row.value.max(0).unsigned_abs());
+        match row.name.as_str() {
+            counter::oracle::EXECUTIONS => {
+                self.by = CountedBy::Trace;
+                self.by_statement.entry(row.statement).or_default().calls += value;
+                value
+            }
+            counter::oracle::ELAPSED_US => {
+                self.by_statement.entry(row.statement).or_default().execution_ns += 1_000 * value;
+                0
+            }
+            _ => 0,
+        }
+    }
+
     /// Who counted.
     pub fn by(&self) -> CountedBy {
         self.by
@@ -176,6 +201,8 @@ impl StatementCounts {
         is_bounded.then(|| match self.by {
             CountedBy::Server => self.of_unknown().calls,
             CountedBy::Commands => self.events_lost.into(),
+            // Cursors that were parsed before the trace began.
+            CountedBy::Trace => self.of_unknown().calls,
         })
     }
 

@@ -15,7 +15,7 @@ const WAIT_FOR_CLIENT: &str = "Client:ClientRead";
 pub enum WorkUnit {
     /// A transaction: counted by the database, or told by the user.
     Transaction,
-    /// An execution of a statement, counted by the database.
+    /// An execution of a statement that a client asked for, counted by the database or in an SQL trace.
     Execution,
     /// A request of a client: an end of its wait for the client, counted in the exact tiers.
     Request,
@@ -86,7 +86,9 @@ impl CountedWork {
     pub(crate) fn add_counter(&mut self, row: &CounterRow) {
         let unit = match row.name.as_str() {
             counter::TRANSACTIONS => WorkUnit::Transaction,
-            counter::EXECUTIONS => WorkUnit::Execution,
+            // Those of a trace are of every depth.
+            counter::EXECUTIONS if row.source != counter::ORACLE => WorkUnit::Execution,
+            counter::oracle::OUTER_EXECUTIONS => WorkUnit::Execution,
             counter::TRACED_CALLS => WorkUnit::Call,
             _ => return,
         };

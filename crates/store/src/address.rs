@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use dbtime_model::recording::Meta;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
@@ -40,6 +41,8 @@ enum Place {
 pub struct Choice {
     /// Names of hosts; empty = all.
     pub hosts: Vec<String>,
+    /// Data directories of servers; empty = all.
+    pub servers: Vec<String>,
     /// Recordings whose names begin so; empty = all.
     pub recordings: Vec<String>,
     /// First moment, microseconds since the Unix epoch; none = from the begin.
@@ -214,7 +217,7 @@ impl Place {
 }
 
 impl Choice {
-    /// Reads `host=db1&from=…&to=…&recording=…`; host and recording may be repeated.
+    /// Reads `host=db1&server=…&from=…&to=…&recording=…`; host, server and recording may be repeated.
     fn parse(text: &str) -> Result<Choice, StoreError> {
         let mut choice = Choice::default();
         for part in text.split('&').filter(|part| !part.is_empty()) {
@@ -224,12 +227,13 @@ impl Choice {
                 .ok_or_else(|| StoreError::Address(format!("'{part}' is empty")))?;
             match name {
                 "host" => choice.hosts.push(value),
+                "server" => choice.servers.push(value),
                 "recording" => choice.recordings.push(value),
                 "from" => choice.from_us = Some(moment(&value)?),
                 "to" => choice.to_us = Some(moment(&value)?),
                 _ => {
                     return Err(StoreError::Address(format!(
-                        "'{part}': a part of a store is selected by host=, from=, to= and recording="
+                        "'{part}': a part of a store is selected by host=, server=, from=, to= and recording="
                     )));
                 }
             }
@@ -244,16 +248,22 @@ impl Choice {
     pub fn narrowed(
         mut self,
         hosts: &[String],
+        servers: &[String],
         from: Option<&str>,
         to: Option<&str>,
     ) -> Result<Choice, StoreError> {
-        if !hosts.is_empty() {
-            if !self.hosts.is_empty() {
-                return Err(StoreError::Address(
-                    "select hosts with --host or in the address, not both".to_string(),
-                ));
+        for (what, typed, chosen) in [
+            ("host", hosts, &mut self.hosts),
+            ("server", servers, &mut self.servers),
+        ] {
+            if !typed.is_empty() {
+                if !chosen.is_empty() {
+                    return Err(StoreError::Address(format!(
+                        "select {what}s with --{what} or in the address, not both"
+                    )));
+                }
+                *chosen = typed.to_vec();
             }
-            self.hosts = hosts.to_vec();
         }
         if let Some(text) = from {
             let from = moment(text)?;
@@ -264,6 +274,13 @@ impl Choice {
             self.to_us = Some(self.to_us.map_or(to, |other| other.min(to)));
         }
         Ok(self)
+    }
+
+    /// Whether a recording is of a server that is meant.
+    pub(crate) fn takes_server(&self, meta: &Meta) -> bool {
+        let directory = meta.database.data_directory.as_str();
+        let is_it = |server: &String| server.trim_end_matches('/') == directory.trim_end_matches('/');
+        self.servers.is_empty() || !directory.is_empty() && self.servers.iter().any(is_it)
     }
 
     /// Whether something of a recording can be meant.
@@ -307,13 +324,15 @@ mod tests {
 
     #[test]
     fn parts_are_chosen_by_name() {
-        let choice =
-            Choice::parse("host=db1&host=a%26b&from=2026-10-10&to=2026-10-10T12:00:00Z&recording=01")
-                .expect("a choice");
+        let choice = Choice::parse(
+            "host=db1&host=a%26b&server=/srv/a&from=2026-10-10&to=2026-10-10T12:00:00Z&recording=01",
+        )
+        .expect("a choice");
         assert_eq!(
             choice,
             Choice {
                 hosts: vec!["db1".to_string(), "a&b".to_string()],
+                servers: vec!["/srv/a".to_string()],
                 recordings: vec!["01".to_string()],
                 from_us: Some(1_791_590_400_000_000),
                 to_us: Some(1_791_633_600_000_000),
@@ -339,10 +358,10 @@ mod tests {
         let choice = Choice::parse("host=db1&from=2026-10-10").expect("a choice");
         let narrowed = choice
             .clone()
-            .narrowed(&[], Some("2026-10-09"), Some("2026-10-11"));
+            .narrowed(&[], &[], Some("2026-10-09"), Some("2026-10-11"));
         let narrowed = narrowed.expect("it can be narrowed");
         assert_eq!(narrowed.from_us, choice.from_us);
         assert!(narrowed.to_us.is_some());
-        assert!(choice.narrowed(&["db2".to_string()], None, None).is_err());
+        assert!(choice.narrowed(&["db2".to_string()], &[], None, None).is_err());
     }
 }

@@ -188,6 +188,9 @@ impl Store {
                 self.read_into(&mut found, name)?;
             }
         }
+        found
+            .readable
+            .retain(|manifest| choice.takes_server(&manifest.meta));
         Ok(found)
     }
 

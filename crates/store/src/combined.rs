@@ -89,7 +89,9 @@ pub(crate) fn combined(manifests: &[Manifest], choice: &Choice) -> Result<Meta, 
         false => Vec::new(),
     };
     all.notes = metas.iter().flat_map(|meta| meta.notes.clone()).collect();
-    all.notes.extend(seams::notes(manifests, choice));
+    let [empty, twice] = seams::notes(manifests, choice);
+    all.counted_twice = twice.iter().map(|note| note.text.clone()).collect();
+    all.notes.extend(empty.into_iter().chain(twice));
     all.notes.sort_by_key(|note| note.time_us);
     Ok(all)
 }

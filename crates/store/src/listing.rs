@@ -7,7 +7,7 @@ use crate::address::Choice;
 use crate::catalog::{Store, latest};
 use crate::error::StoreError;
 use crate::manifest::Manifest;
-use crate::seams::gaps;
+use crate::seams::{gaps, period, servers};
 
 /// What is in a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,8 +29,19 @@ pub struct HostListing {
     pub host: String,
     /// In the order of their begin.
     pub recordings: Vec<RecordingListing>,
-    /// Time between the first and the last of them in which there is none: begin and end, microseconds since the Unix epoch.
-    pub gaps_us: Vec<(i64, i64)>,
+    /// Time of a server between its first and its last recording in which there is none, in the order of its begin.
+    pub gaps: Vec<Gap>,
+}
+
+/// Time of a server of which nothing was recorded, or nothing is in the store yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gap {
+    /// Its data directory; empty where that is not known.
+    pub server: String,
+    /// Microseconds since the Unix epoch.
+    pub from_us: i64,
+    /// The same.
+    pub to_us: i64,
 }
 
 /// A recording in a store.
@@ -46,6 +57,8 @@ pub struct RecordingListing {
     pub complete: bool,
     /// Product and version of what was recorded.
     pub database: String,
+    /// Its data directory; empty where that is not known.
+    pub server: String,
     /// The condition for which a flight recorder made it; empty: none.
     pub flight: String,
     /// Rows of all tables.
@@ -95,19 +108,21 @@ impl Store {
             .collect();
         let has_no_row = |manifest: &&Manifest| !there.contains_key(manifest.entry_path().as_str());
         let without_row = chosen.readable.iter().filter(has_no_row).count();
-        let mut hosts: BTreeMap<String, Vec<RecordingListing>> = BTreeMap::new();
+        let mut hosts: BTreeMap<String, Vec<Manifest>> = BTreeMap::new();
         for manifest in latest(chosen.readable) {
-            let recording = recording(&manifest, &there);
             let host = manifest.name.host.name().to_string();
-            hosts.entry(host).or_default().push(recording);
+            hosts.entry(host).or_default().push(manifest);
         }
         Ok(Listing {
             hosts: hosts
                 .into_iter()
-                .map(|(host, recordings)| HostListing {
+                .map(|(host, manifests)| HostListing {
                     host,
-                    gaps_us: gaps(recordings.iter().map(|one| (one.start_us, one.end_us))),
-                    recordings,
+                    gaps: gaps_of(&manifests),
+                    recordings: manifests
+                        .iter()
+                        .map(|manifest| recording(manifest, &there))
+                        .collect(),
                 })
                 .collect(),
             left: (files, bytes),
@@ -115,6 +130,29 @@ impl Store {
             broken,
         })
     }
+}
+
+/// Exact recordings of a flight recorder fill none: they are put before the one that goes on all the time.
+fn gaps_of(manifests: &[Manifest]) -> Vec<Gap> {
+    let lasting: Vec<&Manifest> = manifests
+        .iter()
+        .filter(|manifest| manifest.meta.collector.flight.is_empty())
+        .collect();
+    let mut all = Vec::new();
+    for of_server in servers(&lasting) {
+        let server = &of_server[0].meta.database.data_directory;
+        all.extend(
+            gaps(of_server.iter().map(|manifest| period(manifest)))
+                .into_iter()
+                .map(|(from_us, to_us)| Gap {
+                    server: server.clone(),
+                    from_us,
+                    to_us,
+                }),
+        );
+    }
+    all.sort_by_key(|gap| gap.from_us);
+    all
 }
 
 fn recording(manifest: &Manifest, there: &BTreeMap<&str, u64>) -> RecordingListing {
@@ -131,6 +169,7 @@ fn recording(manifest: &Manifest, there: &BTreeMap<&str, u64>) -> RecordingListi
         end_us: manifest.meta.end_us,
         complete: manifest.meta.complete,
         database: manifest.meta.database.in_short(),
+        server: manifest.meta.database.data_directory.clone(),
         flight: manifest.meta.collector.flight.clone(),
         rows: manifest
             .files

@@ -32,22 +32,31 @@ pub(crate) fn gaps(periods: impl Iterator<Item = Period>) -> Vec<Period> {
     gaps
 }
 
-/// What a report of several recordings says of the period that was chosen. They are in the order of their begin.
-pub(crate) fn notes(manifests: &[Manifest], choice: &Choice) -> Vec<Note> {
+/// What a report of several recordings says of the period that was chosen: time of which there is nothing, and time that is counted
+/// twice. They are in the order of their begin.
+pub(crate) fn notes(manifests: &[Manifest], choice: &Choice) -> [Vec<Note>; 2] {
     let mut hosts: BTreeMap<&str, Vec<&Manifest>> = BTreeMap::new();
     for manifest in manifests {
         hosts.entry(manifest.name.host.name()).or_default().push(manifest);
     }
     let (mut empty, mut twice) = (Vec::new(), Vec::new());
     for (host, recordings) in &hosts {
-        for period in gaps(recordings.iter().map(|recording| period(recording))) {
-            if let Some((from, to)) = chosen(period, choice) {
-                let text = format!(
-                    "{host}: nothing was recorded from {} to {}",
-                    moment(from),
-                    moment(to)
-                );
-                empty.push(Note { time_us: from, text });
+        let servers = servers(recordings);
+        for of_server in &servers {
+            let directory = &of_server[0].meta.database.data_directory;
+            let of = match servers.len() > 1 && !directory.is_empty() {
+                true => format!("{host}, server on {directory}"),
+                false => (*host).to_string(),
+            };
+            for period in gaps(of_server.iter().map(|recording| period(recording))) {
+                if let Some((from, to)) = chosen(period, choice) {
+                    let text = format!(
+                        "{of}: nothing was recorded from {} to {}",
+                        moment(from),
+                        moment(to)
+                    );
+                    empty.push(Note { time_us: from, text });
+                }
             }
         }
         for (one, other, period) in overlaps(recordings) {
@@ -66,8 +75,20 @@ pub(crate) fn notes(manifests: &[Manifest], choice: &Choice) -> Vec<Note> {
     }
     bound(&mut empty, "times without a recording");
     bound(&mut twice, "overlaps");
-    empty.append(&mut twice);
-    empty
+    [empty, twice]
+}
+
+/// Recordings of each server, in their order.
+pub(crate) fn servers<'a>(recordings: &[&'a Manifest]) -> Vec<Vec<&'a Manifest>> {
+    let mut servers: Vec<Vec<&Manifest>> = Vec::new();
+    for recording in recordings {
+        let of_same = |of: &&mut Vec<&Manifest>| is_same_server(&of[0].meta, &recording.meta);
+        match servers.iter_mut().find(of_same) {
+            Some(of_server) => of_server.push(recording),
+            None => servers.push(vec![recording]),
+        }
+    }
+    servers
 }
 
 /// From its begin to its end.
@@ -165,6 +186,7 @@ mod tests {
     fn texts(manifests: &[Manifest], choice: &Choice) -> Vec<String> {
         notes(manifests, choice)
             .into_iter()
+            .flatten()
             .map(|note| note.text)
             .collect()
     }
@@ -200,6 +222,19 @@ mod tests {
             "{found:?}"
         );
         assert!(texts(&all, &part(300, 400)).is_empty());
+    }
+
+    #[test]
+    fn a_gap_of_one_server_is_said_though_another_one_was_recorded() {
+        let all = [
+            recording("db1", "/a", 0, 100),
+            recording("db1", "/b", 0, 400),
+            recording("db1", "/a", 300, 400),
+        ];
+        assert_eq!(
+            texts(&all, &Choice::default()),
+            ["db1, server on /a: nothing was recorded from 1970-01-01T00:01:40Z to 1970-01-01T00:05:00Z"]
+        );
     }
 
     #[test]

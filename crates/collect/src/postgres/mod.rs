@@ -45,3 +45,4 @@ pub(crate) use lock_functions::LockFunctions;
 pub(crate) use query_ids::{NO_QUERY_IDS, gives_query_ids};
 pub(crate) use server::Server;
 pub use server::{RunningServer, running_servers};
+pub use wait_events::wait_classes;

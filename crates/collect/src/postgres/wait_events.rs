@@ -37,13 +37,25 @@ struct NamedEvent {
     name: &'static str,
 }
 
+/// The classes of wait events that PostgreSQL has in any of its versions.
+pub fn wait_classes() -> BTreeSet<&'static str> {
+    WaitEventNames::all()
+        .iter()
+        .flat_map(WaitEventNames::classes)
+        .collect()
+}
+
 impl WaitEventNames {
+    fn all() -> &'static [WaitEventNames] {
+        static PARSED: OnceLock<Vec<WaitEventNames>> = OnceLock::new();
+        PARSED.get_or_init(|| TABLES.iter().map(|&(major, table)| parse(major, table)).collect())
+    }
+
     /// The names for a major version, and whether they are those of exactly this version. If not, they are those of
     /// the nearest older version known (of the oldest, if there is no older one), and an event that the versions
     /// number differently gets a wrong name: say so to the user.
     pub(crate) fn for_major(major: u32) -> (&'static WaitEventNames, bool) {
-        static PARSED: OnceLock<Vec<WaitEventNames>> = OnceLock::new();
-        let all = PARSED.get_or_init(|| TABLES.iter().map(|&(major, table)| parse(major, table)).collect());
+        let all = WaitEventNames::all();
         let newer = all.partition_point(|names| names.major <= major);
         let names = &all[newer.saturating_sub(1)];
         (names, names.major == major)

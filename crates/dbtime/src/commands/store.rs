@@ -1,5 +1,6 @@
 //! `dbtime store`: recordings of many hosts in one place.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -254,17 +255,23 @@ fn text(listing: &Listing, store: &Address) -> String {
             if count == 1 { "" } else { "s" },
             bytes as f64 / 1e6
         );
-        let mut gaps = host.gaps_us.iter().peekable();
+        let servers: BTreeSet<&str> = host.recordings.iter().map(|of| of.server.as_str()).collect();
+        let named = |server: &str| match servers.len() > 1 {
+            true => format!("  {server}"),
+            false => String::new(),
+        };
+        let mut gaps = host.gaps.iter().peekable();
         for recording in &host.recordings {
-            while let Some((from, to)) = gaps.next_if(|(_, to)| *to <= recording.start_us) {
+            while let Some(gap) = gaps.next_if(|gap| gap.from_us < recording.start_us) {
                 text += &format!(
-                    "  {}  {}  nothing for {} s\n",
-                    moment(*from),
-                    moment(*to),
-                    to.saturating_sub(*from) / 1_000_000
+                    "  {}  {}  nothing for {} s{}\n",
+                    moment(gap.from_us),
+                    moment(gap.to_us),
+                    gap.to_us.saturating_sub(gap.from_us) / 1_000_000,
+                    named(&gap.server)
                 );
             }
-            text += &line(recording);
+            text += &line(recording, &named(&recording.server));
         }
     }
     if let (files @ 1.., bytes) = listing.left {
@@ -283,9 +290,10 @@ fn text(listing: &Listing, store: &Address) -> String {
     text
 }
 
-fn line(recording: &RecordingListing) -> String {
+/// `server`: what is said of the server behind its version.
+fn line(recording: &RecordingListing, server: &str) -> String {
     let mut line = format!(
-        "  {}  {}  {:>8.1} MB  {:>10} rows  {}  {}",
+        "  {}  {}  {:>8.1} MB  {:>10} rows  {}  {}{server}",
         moment(recording.start_us),
         moment(recording.end_us),
         recording.bytes as f64 / 1e6,
@@ -323,11 +331,13 @@ struct ListingJson<'a> {
 struct HostJson<'a> {
     host: &'a str,
     recordings: Vec<RecordingJson<'a>>,
-    gaps: Vec<GapJson>,
+    gaps: Vec<GapJson<'a>>,
 }
 
 #[derive(Serialize)]
-struct GapJson {
+struct GapJson<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    server: &'a str,
     from: String,
     to: String,
 }
@@ -339,6 +349,8 @@ struct RecordingJson<'a> {
     end: String,
     complete: bool,
     database: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    server: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     flight: &'a str,
     rows: u64,
@@ -361,6 +373,7 @@ fn json(listing: &Listing) -> anyhow::Result<String> {
                 end: moment(recording.end_us),
                 complete: recording.complete,
                 database: &recording.database,
+                server: &recording.server,
                 flight: &recording.flight,
                 rows: recording.rows,
                 files: recording.files,
@@ -370,11 +383,12 @@ fn json(listing: &Listing) -> anyhow::Result<String> {
             })
             .collect(),
         gaps: host
-            .gaps_us
+            .gaps
             .iter()
-            .map(|(from, to)| GapJson {
-                from: moment(*from),
-                to: moment(*to),
+            .map(|gap| GapJson {
+                server: &gap.server,
+                from: moment(gap.from_us),
+                to: moment(gap.to_us),
             })
             .collect(),
     });

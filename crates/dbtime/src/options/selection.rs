@@ -18,6 +18,9 @@ pub struct Selection {
     /// From a store, only what was recorded on this host; may be repeated
     #[arg(long, value_name = "NAME")]
     pub host: Vec<String>,
+    /// From a store, only what was recorded of the server with this data directory; may be repeated
+    #[arg(long, value_name = "DATADIR")]
+    pub server: Vec<String>,
     /// Only this session; may be repeated
     #[arg(long, value_name = "PID")]
     pub session: Vec<u32>,
@@ -32,8 +35,8 @@ pub struct Selection {
     /// Only time in this state (user, kernel, runnable, disk, sleep …); may be repeated
     #[arg(long, value_name = "STATE")]
     pub state: Vec<State>,
-    /// Only time in the statement with this id (PostgreSQL: queryid, or the fingerprint); may be repeated
-    #[arg(long, value_name = "ID", allow_negative_numbers = true)]
+    /// Only time in the statement with this id (PostgreSQL: queryid, or the fingerprint; Oracle: sql_id); may be repeated
+    #[arg(long, value_name = "ID", allow_negative_numbers = true, value_parser = parse_statement)]
     pub query: Vec<i64>,
 }
 
@@ -92,6 +95,28 @@ impl Selection {
     }
 }
 
+/// A number as the server prints it, or as it stands in the tables of a recording: the same 64 bits without a sign; or Oracle's name of a
+/// statement.
+fn parse_statement(text: &str) -> Result<i64, String> {
+    /// Length of a `sql_id`.
+    const NAME: usize = 13;
+    if let Ok(id) = text.parse() {
+        return Ok(id);
+    }
+    let is_letter = |byte: u8| byte.is_ascii_digit() || byte.is_ascii_lowercase();
+    match (
+        text.parse::<u64>(),
+        text.len() == NAME && text.bytes().all(is_letter),
+    ) {
+        (Ok(id), _) => Ok(id.cast_signed()),
+        (_, true) => Ok(dbtime_import::statement_id(text.as_bytes()).cast_signed()),
+        _ => Err(
+            "it is the number of a statement, as reports show it with --by query, or a sql_id of Oracle"
+                .to_string(),
+        ),
+    }
+}
+
 /// Begin and end of the window that a moment is in, microseconds since the Unix epoch.
 ///
 /// # Errors
@@ -106,4 +131,35 @@ fn window_at(moment: i64, source: &Source) -> (i64, i64) {
     let length = i64::from(source.meta().collector.resolution_s.max(1)) * 1_000_000;
     let begin = moment.div_euclid(length).saturating_mul(length);
     (begin, begin.saturating_add(length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_statement;
+
+    #[test]
+    fn a_statement_is_named_as_any_of_our_answers_name_it() {
+        assert_eq!(
+            parse_statement("-4400013430294884342"),
+            Ok(-4_400_013_430_294_884_342)
+        );
+        assert_eq!(
+            parse_statement("14046730643414667274"),
+            Ok(-4_400_013_430_294_884_342)
+        );
+        assert_eq!(
+            parse_statement("309mwpa4tk161"),
+            Ok(dbtime_import::statement_id(b"309mwpa4tk161").cast_signed())
+        );
+        for wrong in [
+            "",
+            "-",
+            "1.5",
+            "309mwpa4tk16",
+            "309MWPA4TK161",
+            "99999999999999999999",
+        ] {
+            assert!(parse_statement(wrong).is_err(), "{wrong}");
+        }
+    }
 }

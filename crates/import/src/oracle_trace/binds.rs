@@ -64,6 +64,11 @@ impl Binds {
         }
     }
 
+    /// The next line belongs to a text value, whatever it looks like.
+    pub(super) fn is_in_value(&self) -> bool {
+        self.open.is_some()
+    }
+
     /// Takes a line of the section. False when it is none.
     pub(super) fn line(&mut self, line: &[u8]) -> bool {
         let is_head = line.starts_with(b" Bind#") || line.starts_with(b" bind ");

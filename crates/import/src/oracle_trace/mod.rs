@@ -78,7 +78,7 @@ use preview::{Preview, Unit};
 use record::{CallLine, Mark, ParsingLine, Record, WaitLine, parse};
 pub(crate) use session::backend_type;
 use session::{Call, Doing, Output, TracedSession, TransactionEnd, Wait};
-pub(crate) use statements::{FURTHER_STATEMENTS, MAX_STATEMENTS, MAX_TEXTS, MAX_UNLIKE};
+pub(crate) use statements::{MAX_STATEMENTS, MAX_TEXTS, MAX_UNLIKE};
 use statements::{Parsed, Statements};
 use usual::Usual;
 use views::IntervalView;
@@ -318,6 +318,13 @@ impl<'a> Reader<'a> {
             return true;
         }
         if let Expected::Binds(binds) = &mut self.expected {
+            // The time of day, when the one before was long ago.
+            if !binds.is_in_value()
+                && let Some(Record::Mark(mark @ Mark::Other)) = parse(line.bytes)
+            {
+                self.mark(mark, line);
+                return true;
+            }
             if binds.line(line.bytes) {
                 return true;
             }
@@ -901,7 +908,7 @@ fn note_file(files: &mut Vec<String>, path: &[u8]) {
 }
 
 /// Identity of a statement: hash of its `sql_id`, or of its text when the trace says no `sql_id`.
-pub(crate) fn statement_id(name: &[u8]) -> u64 {
+pub fn statement_id(name: &[u8]) -> u64 {
     xxh3_64(name).max(1)
 }
 

@@ -493,6 +493,7 @@ impl TracedSession {
         add(&mut counters.waits_beyond_calls_us, share.beyond);
         counters.cpu_beyond_calls_us = counters.cpu_beyond_calls_us.saturating_add(signed(cpu.beyond));
         counters.call_view.call(&share.added);
+        counters.outer_executions += u64::from(call.kind == CallKind::Exec && call.dep == Some(0));
         if elsewhere > 0 && call.kind.is_parse_exec_fetch() {
             // A wait is elapsed time of the action in which it ended, like its own time.
             let view = &mut counters.call_view;

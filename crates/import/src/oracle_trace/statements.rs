@@ -29,9 +29,6 @@ const MAX_PLANS: usize = 20_000;
 /// Bytes of texts that are kept of a file.
 pub(crate) const MAX_TEXTS: usize = 64 << 20;
 
-/// What the statements beyond these are called.
-pub(crate) const FURTHER_STATEMENTS: &str = "[further statements]";
-
 /// Statements of which it is remembered with which one they are counted; what is beyond counts again when it is parsed again.
 const MAX_REMEMBERED: usize = 1 << 20;
 
@@ -152,7 +149,7 @@ fn signature_hash(text: &str) -> u64 {
 
 /// Identity of the statements that are counted as one.
 fn further_statements() -> u64 {
-    xxh3_64(FURTHER_STATEMENTS.as_bytes())
+    xxh3_64(StatementRow::FURTHER.as_bytes())
 }
 
 /// Which statement called which.
@@ -241,7 +238,7 @@ impl Statements {
         row.id = of;
         row.alike += 1;
         if of == further_statements() && row.text.is_empty() {
-            row.text = FURTHER_STATEMENTS.to_string();
+            row.text = StatementRow::FURTHER.to_string();
         }
         of
     }
@@ -262,7 +259,7 @@ impl Statements {
         let id = place;
         let row = self.rows.entry(id).or_default();
         row.id = id;
-        if row.hash_value == 0 {
+        if row.hash_value == 0 && is_itself {
             row.hash_value = parsed.hash_value;
         }
         row.user_id = row.user_id.or(parsed.user);

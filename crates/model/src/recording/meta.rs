@@ -47,6 +47,9 @@ pub struct Meta {
     /// Remarkable events, in order: server stopped, segment not written …
     #[serde(default)]
     pub notes: Vec<Note>,
+    /// Time that is in the numbers twice, of recordings that are read as one: sentences, which are among the notes, too.
+    #[serde(skip)]
+    pub counted_twice: Vec<String>,
 }
 
 /// A stretch of time that rows tell of.

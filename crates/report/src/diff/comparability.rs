@@ -1,6 +1,6 @@
 //! Whether two recordings can be compared.
 
-use dbtime_model::recording::Clock;
+use dbtime_model::recording::{Clock, Unit};
 
 use super::SIDES;
 use super::noise::FEWEST_SLICES;
@@ -53,6 +53,16 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
             &bad.database.product,
         ));
     }
+    if good.collector.unit != bad.collector.unit {
+        let [one, other] = [good, bad].map(|meta| match meta.collector.unit {
+            Unit::Time => "time",
+            Unit::Samples => "samples",
+            Unit::Counts => "counts of something",
+        });
+        refusals.push(format!(
+            "one side is of {one}, the other of {other}: they have no common measure"
+        ));
+    }
     warnings.extend(differ(
         "the version of the database",
         &good.database.versions_in_short(),
@@ -74,13 +84,16 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
             units[1].one()
         ));
     }
-    if good.host.cpus != bad.host.cpus {
+    let are_known = |one: u32, other: u32| one > 0 && other > 0;
+    if good.host.cpus != bad.host.cpus && are_known(good.host.cpus, bad.host.cpus) {
         warnings.push(format!(
             "the number of CPUs differs: {} and {}",
             good.host.cpus, bad.host.cpus
         ));
     }
-    if good.collector.rate_hz != bad.collector.rate_hz {
+    if good.collector.rate_hz != bad.collector.rate_hz
+        && are_known(good.collector.rate_hz, bad.collector.rate_hz)
+    {
         warnings.push(format!(
             "sampling rates differ: {} and {} per second; times are compared, not samples, but the side with the lower \
              rate is less precise",
@@ -97,6 +110,7 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
         _ => warnings.extend(different_builds(sides)),
     }
     for ((meta, side), name) in [good, bad].into_iter().zip(sides).zip(SIDES) {
+        warnings.extend(meta.counted_twice.iter().map(|text| format!("{name}: {text}")));
         if !meta.complete {
             warnings.push(format!(
                 "{name} is incomplete: its recorder was killed or is still at work"

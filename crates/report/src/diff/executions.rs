@@ -45,6 +45,12 @@ impl Executions {
     }
 
     /// Of a time and a session that the filter takes.
+    pub(super) fn add_trace(&mut self, row: &CounterRow, filter: &Filter, slices: &Slices) {
+        let calls = self.counts.add_trace(row, filter);
+        self.add(row.statement, slices.of_time(row.time), calls);
+    }
+
+    /// Of a time and a session that the filter takes.
     pub(super) fn add_command(&mut self, row: &LatencyRow, filter: &Filter, slices: &Slices) {
         let calls = self.counts.add_command(row, filter);
         self.add(row.statement, slices.of_time(row.time), calls);

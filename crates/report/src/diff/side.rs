@@ -25,6 +25,9 @@ use crate::work::{CountedWork, WorkUnit};
 /// Time in which transactions are not counted (of sessions too short to be looked at, or before the first look) may be this part of DB time.
 const MOST_NOT_COUNTED: f64 = 0.05;
 
+/// Of a session that lived for less than this, nanoseconds, a good part may lie before the first look.
+const TOO_SHORT_NS: u64 = 1_000_000_000;
+
 /// What was found on one side, in nanoseconds and in samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Total {
@@ -139,16 +142,22 @@ impl Side {
     ) -> Result<Side, ReportError> {
         let mut dimensions = load(source, filter)?;
         let mut work = CountedWork::default();
+        // How long sessions that began in the recording were in it: of one that was there for less than a second it is not known how
+        // much of it was counted, only in which second counting began.
+        let mut lived: HashMap<SessionId, u64> = HashMap::new();
         // From which second on the transactions of a session are counted.
         let mut counted: HashMap<SessionId, i64> = HashMap::new();
         let mut has_transactions_of_memory = false;
-        let mut is_told_by_server = false;
+        let mut are_executions_told = false;
         let mut is_of_snapshots = false;
         let counter_problems = source.counters(|row| {
-            is_told_by_server |= row.source == counter::SERVER_STATISTICS;
+            are_executions_told |= row.source == counter::SERVER_STATISTICS || row.source == counter::ORACLE;
             if filter.takes_time(row.time) && is_foreground(row.session, &mut dimensions, filter) {
                 work.add_counter(row);
                 is_of_snapshots |= row.source == counter::SNAPPER;
+                if row.source == counter::KERNEL && row.name == counter::ELAPSED_NS {
+                    *lived.entry(row.session).or_default() += row.value.max(0).unsigned_abs();
+                }
                 if row.name == counter::TRANSACTIONS {
                     let is_of_memory = row.source == counter::SESSION_MEMORY;
                     has_transactions_of_memory |= is_of_memory;
@@ -164,6 +173,7 @@ impl Side {
         let mut sums = Sums::default();
         let mut all = 0u128;
         let mut blocked = BlockedTime::default();
+        let mut of_sessions: HashMap<SessionId, u128> = HashMap::new();
         let mut not_counted: HashMap<SessionId, u128> = HashMap::new();
         let scan = scan(source, &mut dimensions, filter, |activity| {
             let row = activity.row;
@@ -173,6 +183,7 @@ impl Side {
                     blocked.add(activity);
                 }
                 all += u128::from(row.ns);
+                *of_sessions.entry(row.session).or_default() += u128::from(row.ns);
                 if counted.get(&row.session).is_none_or(|from| row.time < *from) {
                     *not_counted.entry(row.session).or_default() += u128::from(row.ns);
                 }
@@ -196,9 +207,14 @@ impl Side {
         let mut problems = scan.problems;
         problems.extend(counter_problems);
         let mut executions = Executions::default();
-        if is_told_by_server {
+        if are_executions_told {
             // Once more: which slice a second belongs to was not known before. What cannot be read was named then.
-            let _ = source.counters(|row| executions.add_counter(row, filter, &slices));
+            let _ = source.counters(|row| {
+                executions.add_counter(row, filter, &slices);
+                if filter.takes_time(row.time) && is_foreground(row.session, &mut dimensions, filter) {
+                    executions.add_trace(row, filter, &slices);
+                }
+            });
         }
         let mut commands = Executions::of_commands(source.meta());
         problems.extend(source.latency(|row| {
@@ -207,6 +223,13 @@ impl Side {
                 commands.add_command(row, filter, &slices);
             }
         }));
+        let start_us = source.meta().start_us;
+        for (id, from) in &counted {
+            let is_short = *from > i64::MIN && lived.get(id).is_some_and(|ns| *ns < TOO_SHORT_NS);
+            if is_short && dimensions.session(*id).started_us > start_us {
+                not_counted.insert(*id, of_sessions.get(id).copied().unwrap_or(0));
+            }
+        }
         // Parallel workers do their leaders' work; a source that counts for all sessions at once says so by none.
         let not_counted: u128 = not_counted
             .iter()

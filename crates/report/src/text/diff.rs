@@ -4,7 +4,7 @@ use super::page::{Page, Table};
 use super::{diff_causes, diff_executions, header};
 use crate::diff::{Change, Diff, LatencyChange, Place, StatementChange, Verdict, amount, is_at_limit};
 use crate::group::{moment, query_id};
-use crate::number::{Amounts, duration, seconds};
+use crate::number::{Amounts, counted, duration, seconds};
 use crate::server_start::start_of_server;
 use crate::statement_text::cell;
 use crate::work::WorkUnit;
@@ -73,7 +73,11 @@ pub(super) fn head(diff: &Diff, first_line: FirstLine, page: &mut Page) {
         };
         page.paragraph(&format!(
             "{name}: {}{when}, DB time {} ({how}), {}",
-            database,
+            match (database.is_empty(), &side.meta.files[..]) {
+                (true, [file]) => file.path.clone(),
+                (true, files) if !files.is_empty() => counted(files.len(), "file"),
+                _ => database,
+            },
             Amounts::of(&side.meta).with_unit(side.db_time_ns),
             work(side.work, diff.unit),
         ));

@@ -68,6 +68,10 @@ fn told_of(counted_by: CountedBy, are_at_least: bool) -> String {
             "pg_stat_statements, which counts executions of the whole server when they end",
             "it was reset, threw statements out, or counted some without saying which",
         ),
+        CountedBy::Trace => (
+            "EXEC calls of the trace, of whatever depth",
+            "cursors were parsed before the trace began",
+        ),
         CountedBy::Commands => (
             "commands of clients, each of them counted; one message of several statements is one, of the last of them",
             "the recorder had no room for some events",

@@ -30,7 +30,7 @@ pub(super) fn render(sched: &Sched, clock: Clock, page: &mut Page) {
         facts.cpus
     ));
     page.paragraph(
-        "wait: off CPU, scheduling delay included. sch delay: ready to run, without a CPU. pushed off: left its CPU ready to run.",
+        "wait: off CPU from going to sleep on, scheduling delay included; who was pushed off has a delay only. sch delay: ready to run, without a CPU. pushed off: left its CPU ready to run.",
     );
     losses(sched, page);
     runs(sched, page);

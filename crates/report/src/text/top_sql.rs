@@ -46,6 +46,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     if !counts.is_empty() {
         heads.extend(match counts.by() {
             CountedBy::Server => &["calls", "rows", "per call"][..],
+            CountedBy::Trace => &["executions", "per execution"],
             CountedBy::Commands => &["commands", "per command"],
         });
     }
@@ -116,6 +117,10 @@ fn told_of(counts: &StatementCounts) -> String {
             "Calls, rows and time per call: pg_stat_statements, which counts executions of the whole server when they end (in all {}); \
              ~ = it counted none.",
             counted(all, "call")
+        ),
+        CountedBy::Trace => format!(
+            "Executions: EXEC calls of the trace, of whatever depth (in all {}); ~ = none.",
+            counted(all, "execution")
         ),
         CountedBy::Commands => format!(
             "Commands and time per command: of clients, each of them counted (in all {}); ~ = none. One message of several statements is \

@@ -73,7 +73,8 @@ impl Recent {
 impl Condition {
     /// Says what is the case when it is met. `usual`: what is usual at this hour, where that is known.
     pub(super) fn met(&self, average: f64, usual: Option<f64>) -> Option<String> {
-        if average <= self.above {
+        // As it is told: a sum of shares of seconds is never exactly two sessions.
+        if (100.0 * average).round() / 100.0 <= self.above {
             return None;
         }
         let what = format!(

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use dbtime_collect::RATES_HZ;
+use dbtime_collect::{RATES_HZ, wait_classes};
+use dbtime_model::choice::did_you_mean;
 use dbtime_store::{Address, check_host};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -209,6 +210,9 @@ impl Config {
         if let Some(host) = &config.host {
             check_host(host).map_err(anyhow::Error::msg).context("host")?;
         }
+        if config.servers.as_ref().is_some_and(Vec::is_empty) {
+            bail!("servers: names none; leave it out to record every server of the host");
+        }
         if config
             .servers
             .iter()
@@ -271,7 +275,21 @@ fn exact<'de, D: Deserializer<'de>>(from: D) -> Result<ExactLevel, D::Error> {
 }
 
 pub(super) fn watched<'de, D: Deserializer<'de>>(from: D) -> Result<Measure, D::Error> {
-    understood(from, str::parse)
+    understood(from, |text| {
+        let measure: Measure = text.parse()?;
+        let classes = wait_classes();
+        match &measure {
+            Measure::Wait { class, .. } if !classes.iter().any(|known| known.eq_ignore_ascii_case(class)) => {
+                let classes: Vec<&str> = classes.into_iter().collect();
+                let guess = did_you_mean(class, &classes);
+                Err(format!(
+                    "no wait class '{class}'; there are {}{guess}",
+                    classes.join(", ")
+                ))
+            }
+            _ => Ok(measure),
+        }
+    })
 }
 
 /// Sessions that are too many.
@@ -395,6 +413,7 @@ mod tests {
             ("spool = 'x'", "absolute"),
             ("spool = '/s'\nhost = ''", "host"),
             ("spool = '/s'\nservers = ['main']", "absolute"),
+            ("spool = '/s'\nservers = []", "names none"),
             ("spool = '/s'\nspol = 1", "line 2"),
             ("spool = '/s'\n[record]\nrotate = '7m'", "line 3"),
             ("spool = '/s'\n[record]\nresolution = '7s'", "multiple"),
@@ -405,6 +424,10 @@ mod tests {
             ("spool = '/s'\nstore = 'ftp://x'", "store"),
             ("spool = '/s'\n[flight]\nlength = '30s'", "when"),
             ("spool = '/s'\n[flight]\nwhen = []", "1 to 20"),
+            (
+                "spool = '/s'\n[[flight.when]]\nwhat = 'wait=Lok'\nabove = 1",
+                "did you mean",
+            ),
             (
                 "spool = '/s'\n[[flight.when]]\nwhat = 'load'\nabove = 1",
                 "line 3",

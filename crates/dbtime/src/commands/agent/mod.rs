@@ -94,7 +94,14 @@ pub(super) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
     let mut flights = Flights::new(&config, &spool)?;
     let mut uploads = Uploads::new(&config, &spool)?;
     say(format_args!(
-        "recording every server of this host into {}",
+        "recording {} into {}",
+        match &config.servers {
+            None => "every server of this host".to_string(),
+            Some(only) => {
+                let only: Vec<String> = only.iter().map(|of| of.display().to_string()).collect();
+                format!("of the servers of this host those on {}", only.join(", "))
+            }
+        },
         match &config.store {
             Some(store) => format!("{} and from there into {store}", config.spool.display()),
             None => config.spool.display().to_string(),

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,8 @@ pub(super) struct Recorders {
     servers: HashMap<(u64, u64), Recorder>,
     next_look: Instant,
     told_of_too_many: bool,
+    /// Servers of `only` that do not run have been named.
+    told_of_missing: bool,
 }
 
 /// A server that is recorded.
@@ -62,6 +65,7 @@ impl Recorders {
         Recorders {
             how: options(config),
             only: config.servers.clone(),
+            told_of_missing: false,
             servers: HashMap::new(),
             next_look: Instant::now(),
             told_of_too_many: false,
@@ -77,11 +81,25 @@ impl Recorders {
             return;
         }
         self.next_look = Instant::now() + LOOK;
-        let is_wanted = |server: &RunningServer| {
-            let only = self.only.as_ref();
-            only.is_none_or(|only| only.contains(&server.data_directory))
+        let is_on = |server: &RunningServer, directory: &Path| {
+            // It may be named by a link.
+            let id = || std::fs::metadata(directory).map(|of| (of.dev(), of.ino()));
+            server.data_directory == directory || id().is_ok_and(|id| id == server.directory_id)
         };
-        let running: Vec<RunningServer> = running_servers().into_iter().filter(is_wanted).collect();
+        let mut running = running_servers();
+        if let Some(only) = &self.only {
+            if !std::mem::replace(&mut self.told_of_missing, true) {
+                for directory in only {
+                    if !running.iter().any(|server| is_on(server, directory)) {
+                        say(format_args!(
+                            "servers: no server runs on {}; it is recorded once one does",
+                            directory.display()
+                        ));
+                    }
+                }
+            }
+            running.retain(|server| only.iter().any(|directory| is_on(server, directory)));
+        }
         let is_there = |id: &(u64, u64)| running.iter().any(|server| server.directory_id == *id);
         for server in &running {
             self.keep(server, is_there);

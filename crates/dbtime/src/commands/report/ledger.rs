@@ -67,9 +67,12 @@ impl Ledger {
         if report.is_empty() && self.by.is_empty() && has_files && source.meta().database.held_locks {
             return self.of_latches().answer_of(subject, &source);
         }
-        let nothing = match report.quality.problems.is_empty() {
-            true => "nothing was recorded",
-            false => "nothing that was recorded could be read",
+        let nothing = match (report.quality.problems.is_empty(), source.part()) {
+            (true, None) => "nothing was recorded",
+            (true, Some(_)) => {
+                "the store has nothing of that time; what an agent records comes into it once its recording is rotated"
+            }
+            (false, _) => "nothing that was recorded could be read",
         };
         match self.format {
             TableFormat::Json => {

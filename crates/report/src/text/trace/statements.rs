@@ -1,5 +1,7 @@
 //! Statements: their numbers, texts, plans, who called them, and for which application.
 
+use dbtime_model::StatementRow;
+
 use super::sql_line;
 use crate::group::{exact_moment, statement_name};
 use crate::number::{counted, exact_seconds};
@@ -193,7 +195,7 @@ fn texts(top: &[TracedStatement], page: &mut Page) {
         if !shown.contains(&statement.id) {
             shown.push(statement.id);
             let mut text = sql_line(statement.text.as_deref());
-            if statement.variants > 1 {
+            if statement.variants > 1 && statement.text.as_deref() != Some(StatementRow::FURTHER) {
                 text += &format!(
                     " ({} statements that differ in literals: --each-literal shows them)",
                     statement.variants

@@ -1,0 +1,39 @@
+//! Files that are read: no answer takes the place of one of them.
+
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// Device and number of each.
+static READ: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
+
+fn identity(of: &Metadata) -> (u64, u64) {
+    (of.dev(), of.ino())
+}
+
+/// A file of another tool is going to be read. What is no file cannot be replaced by one.
+pub fn note(path: &Path) {
+    if let Ok(metadata) = path.metadata()
+        && metadata.is_file()
+    {
+        let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+        read.push(identity(&metadata));
+    }
+}
+
+/// Whether an answer may have this name.
+///
+/// # Errors
+/// It is that of a file that is read.
+pub fn check(output: &Path) -> io::Result<()> {
+    let read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    match output.metadata() {
+        Ok(metadata) if read.contains(&identity(&metadata)) => Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "it is read for this answer, and is not replaced by it: choose another name",
+        )),
+        _ => Ok(()),
+    }
+}
