@@ -86,6 +86,8 @@ pub(crate) struct Description {
     scheduling: Option<Scheduling>,
     /// When the first thing that a file tells of began, microseconds since the Unix epoch, where no session says it.
     begins_us: Option<i64>,
+    /// Files whose begin is the least of these, whatever sessions say.
+    exact_begins: usize,
     /// When the last thing that a file tells of ended, microseconds since the Unix epoch: of files that say it exactly.
     ends_us: Vec<i64>,
     /// Of files that tell of some stretches of time only.
@@ -227,6 +229,13 @@ impl Import {
         self.description.begins_us = Some(us);
     }
 
+    /// When the first thing that the file tells of began and the last one ended, by a clock that is better than seconds.
+    pub(crate) fn spans(&mut self, (begin_us, end_us): (i64, i64)) {
+        self.begins(begin_us);
+        self.description.exact_begins = 1;
+        self.ends(end_us);
+    }
+
     /// When the last thing that the file tells of ended, exactly; else it is the end of the last second of its rows.
     pub(crate) fn ends(&mut self, us: i64) {
         self.description.ends_us.push(us);
@@ -357,6 +366,7 @@ impl Description {
         self.database.held_locks = held_locks;
         self.database.target = target;
         self.begins_us = self.begins_us.into_iter().chain(other.begins_us).min();
+        self.exact_begins += other.exact_begins;
         self.ends_us.extend(other.ends_us);
         self.periods.append(other.periods);
         self.files_of_periods += other.files_of_periods;
@@ -447,7 +457,10 @@ impl Description {
     pub(crate) fn finish(mut self, sessions: &[SessionRow], last_us: Option<i64>, engine: &str) -> Imported {
         // Rows stand where their time ended: what was imported began earlier.
         let begins = sessions.iter().map(|row| row.started).chain(self.begins_us);
-        let begin_us = begins.min().unwrap_or(0);
+        let begin_us = match self.begins_us {
+            Some(begin_us) if self.exact_begins == self.files.len() => begin_us,
+            _ => begins.min().unwrap_or(0),
+        };
         let is_exact = !self.files.is_empty() && self.ends_us.len() == self.files.len();
         let start_us = if is_exact {
             begin_us

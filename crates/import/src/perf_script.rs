@@ -90,6 +90,8 @@ struct KnownFrame {
 struct Open {
     session: u32,
     second: i64,
+    /// When it was taken, microseconds, where that is told.
+    us: Option<i64>,
     period: Option<u64>,
 }
 
@@ -111,6 +113,8 @@ struct Reader<'a> {
     /// The period of the event is time.
     is_time: bool,
     has_times: bool,
+    /// From the begin of what the first sample stands for to the last sample, microseconds.
+    span_us: Option<(i64, i64)>,
     has_chains: bool,
     is_cut: bool,
 }
@@ -135,6 +139,7 @@ impl<'a> Reader<'a> {
             other_events: BTreeMap::new(),
             is_time: false,
             has_times: false,
+            span_us: None,
             has_chains: false,
             is_cut: false,
         }
@@ -222,6 +227,7 @@ impl<'a> Reader<'a> {
         self.open = Some(Open {
             session,
             second: header.second.unwrap_or(0),
+            us: header.second.map(|second| in_us(second, header.time)),
             period: header.period,
         });
         // Without call chains the frame stands in the line of its sample.
@@ -271,6 +277,12 @@ impl<'a> Reader<'a> {
                 },
                 _ => Weight::samples(1, self.into.options()),
             };
+            if let Some(us) = open.us {
+                // A sample stands for the time before it.
+                let begin = us.saturating_sub_unsigned(weight.ns / 1_000);
+                let (first, last) = self.span_us.unwrap_or((begin, us));
+                self.span_us = Some((first.min(begin), last.max(us)));
+            }
             let place = Place {
                 session: open.session,
                 second: open.second,
@@ -322,9 +334,24 @@ impl<'a> Reader<'a> {
         if unit == Unit::Samples && !event.is_empty() {
             self.into.reason(&format!("samples of the event {event}"));
         }
+        if let Some(span_us) = self.span_us {
+            self.into.spans(span_us);
+        }
         let measure = sampled(unit, clock, self.into.options());
         self.samples.finish(measure, self.file, self.into);
     }
+}
+
+/// A moment of so many seconds, and their digits with those of the fraction.
+fn in_us(second: i64, digits: &[u8]) -> i64 {
+    let fraction = digits.iter().skip_while(|byte| **byte != b'.').skip(1);
+    let fraction = fraction
+        .take_while(|byte| byte.is_ascii_digit())
+        .chain(std::iter::repeat(&b'0'));
+    let us = fraction
+        .take(6)
+        .fold(0, |us, digit| 10 * us + i64::from(digit - b'0'));
+    second.saturating_mul(1_000_000).saturating_add(us)
 }
 
 /// The first line of a sample.

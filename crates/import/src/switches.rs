@@ -175,6 +175,12 @@ impl<'a> Switches<'a> {
         }
         self.file.lines = lines;
         let (first_ns, last_ns) = self.span.unwrap_or_default();
+        if self.span.is_some() {
+            self.into.spans((
+                first_ns.div_euclid(1_000),
+                last_ns.div_euclid(1_000).saturating_add(1),
+            ));
+        }
         self.into.scheduling(Scheduling {
             switches: self.turns.switches_seen,
             kept: self.turns.switches_kept,

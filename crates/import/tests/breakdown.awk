@@ -50,7 +50,7 @@ function record(line,    ela, event, tim, dep, cursor, kind, c, e, parts, obj) {
         sql = sql_of[session "/" cursor]; sql_at[session, n] = sql
         if (kind ~ /^(PARSE|EXEC|FETCH)$/) {
             calls(sql, "", line, e, c)
-            if (kind == "EXEC") stat[sql " executions"]++
+            if (kind == "EXEC") { stat[sql " executions"]++; if (dep == 0) outer++ }
             if (kind == "PARSE") calls(sql, "parse_", line, e, c)
             if (kind == "FETCH") calls(sql, "fetch_", line, e, c)
         }
@@ -91,6 +91,11 @@ function give(s, n,    j, begin, from, to, left, part) {
         part = min(max(0, min(to, end[s, j]) - max(from, begin)), left)
         own_waits[s, j] += part; if (!idle_of[s, n]) own_waits_but_idle[s, j] += part
         left -= part; to = min(to, max(begin, from))
+        # A parse waits before it is told what is parsed.
+        if (part > 0 && part * 2 >= us[s, n] && !assumed_at[s, n] && !idle_of[s, n] && what[s, j] != "LOB" &&
+            cursor_at[s, j] == cursor_at[s, n] && sql_at[s, j] != sql_at[s, n]) {
+            stat[sql_at[s, n] " wait_us"] -= us[s, n]; stat[sql_at[s, j] " wait_us"] += us[s, n]; sql_at[s, n] = sql_at[s, j]
+        }
         if (part > 0 && left == 0 && assumed_at[s, n] && cursor_at[s, j] != cursor_at[s, n]) stat[sql_at[s, n] " assumed_wait_us"] += part
         if (dep_at[s, j] == 0) break
     }
@@ -139,6 +144,7 @@ END {
         }
     }
     printf "call_elapsed_us\t%.0f\ncall_cpu_us\t%.0f\ncall_wait_us\t%.0f\ncall_idle_us\t%.0f\n", call_e, call_c, waits - idle, idle
+    printf "outer_executions\t%d\n", outer
     printf "wait_outside_calls_us\t%.0f\n", waits - idle - held
     printf "interval_duration_us\t%.0f\ninterval_cpu_us\t%.0f\ninterval_wait_us\t%.0f\n", first == "" ? 0 : last - first, interval_c, waits
     printf "all_cpu_us\t%.0f\n", all_c

@@ -854,7 +854,7 @@ fn parts_of_a_trace_are_one_trace_in_whatever_order_they_are_given() {
         told.contains("had begun 20.400 s before the first line"),
         "{told}"
     );
-    // Files of the same trace that is not cut are two traces; what says that it continues itself is one.
+    // One that continues what is not there, and one that says it continues itself, are read alone.
     let other = folder.path().join("other.trc");
     std::fs::write(&other, parts[1].replace("_ora_9.trc", "_ora_8.trc")).expect("a file");
     let circle = folder.path().join("circle.trc");

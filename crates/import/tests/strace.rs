@@ -177,7 +177,8 @@ fn a_trace_with_times_accounts_for_all_of_the_time_between_its_first_and_last_ca
     assert!(overlap < 100, "{overlap}");
     assert_eq!(total, 1_705_456_362_396_200 - 1_705_456_323_310_986 + overlap);
     assert_eq!(imported.meta.collector.clock, Clock::Utc);
-    assert_eq!(imported.meta.start_us, 1_705_456_323_000_000);
+    assert_eq!(imported.meta.start_us, 1_705_456_323_310_986);
+    assert_eq!(imported.meta.end_us, 1_705_456_362_396_201);
     assert_eq!(imported.rows.sessions.len(), 1);
     assert_eq!(imported.rows.sessions[0].pid, 5390);
 }

@@ -203,7 +203,7 @@ fn modules_are_libraries_and_parts_of_the_kernel() {
         counters: vec![dbtime_model::CounterRow {
             source: "oracle".into(),
             value: 10,
-            ..crate::hand_made::kernel_counter(1, dbtime_model::counter::EXECUTIONS, 1)
+            ..crate::hand_made::kernel_counter(1, dbtime_model::counter::oracle::OUTER_EXECUTIONS, 1)
         }],
         ..Rows::default()
     };

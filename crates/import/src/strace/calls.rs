@@ -99,6 +99,8 @@ pub(super) struct Calls<'a> {
     untimed: Table<(Task, i64, Name), u64>,
     has_durations: bool,
     has_outside: bool,
+    /// From the first begin to the last end, nanoseconds.
+    span: Option<(i64, i64)>,
     /// The times of the file are too coarse to tell the time between two calls.
     pub(super) is_coarse: bool,
 }
@@ -126,6 +128,7 @@ impl<'a> Calls<'a> {
             untimed: Table::default(),
             has_durations: false,
             has_outside: false,
+            span: None,
             is_coarse: false,
         }
     }
@@ -187,6 +190,10 @@ impl<'a> Calls<'a> {
         let end = call
             .start
             .map(|start| start.saturating_add_unsigned(duration.map_or(0, |of| of.ns)));
+        if let (Some(start), Some(end)) = (call.start, end) {
+            let (first, last) = self.span.unwrap_or((start, end));
+            self.span = Some((first.min(start), last.max(end)));
+        }
         let second = end.map_or(0, |end| end.div_euclid(SECOND_NS));
         let of = &mut self.tasks[task];
         // Without a time nobody knows when it ended.
@@ -384,6 +391,10 @@ impl<'a> Calls<'a> {
             unit,
             clock,
         };
+        if let Some((first, last)) = self.span.filter(|_| !self.is_coarse) {
+            self.into
+                .spans((first.div_euclid(1_000), last.div_euclid(1_000).saturating_add(1)));
+        }
         self.samples.finish(measure, file, self.into);
     }
 }

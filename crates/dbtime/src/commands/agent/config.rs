@@ -426,7 +426,7 @@ mod tests {
             ("spool = '/s'\n[flight]\nwhen = []", "1 to 20"),
             (
                 "spool = '/s'\n[[flight.when]]\nwhat = 'wait=Lok'\nabove = 1",
-                "did you mean",
+                "Did you mean 'Lock'",
             ),
             (
                 "spool = '/s'\n[[flight.when]]\nwhat = 'load'\nabove = 1",
