@@ -58,6 +58,10 @@ impl Latencies {
         }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.histograms.len()
+    }
+
     /// True when rows should be made of them for the sake of memory.
     #[inline]
     pub(super) fn is_full(&self) -> bool {

@@ -306,7 +306,18 @@ impl Seconds {
         &mut self.open
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    /// How much is added up.
+    pub(super) fn cells(&self) -> usize {
+        self.waits.len()
+            + self.own.len()
+            + self.statements.len()
+            + self.named.len()
+            + self.objects.len()
+            + self.files.len()
+            + self.latencies.len()
+    }
+
+    fn is_full(&self) -> bool {
         self.waits.len() >= MAX_CELLS
             || self.own.len() >= MAX_CELLS
             || self.statements.len() >= MAX_CELLS

@@ -30,6 +30,9 @@ const MAX_DOINGS: usize = 1 << 16;
 /// Seconds that are over, and of which rows are made once the call that is open has ended.
 const MAX_CLOSING: usize = 64;
 
+/// What is added up of all of them: bounds the memory of a trace with ever new statements.
+const MAX_CLOSING_CELLS: usize = 4_096;
+
 /// A wait, in microseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wait<'a> {
@@ -535,13 +538,19 @@ impl TracedSession {
         } += 1;
     }
 
+    /// Sums of all seconds of which there are no rows yet.
+    fn cells(&self) -> usize {
+        let closing = self.closing.iter().map(Seconds::cells);
+        closing.sum::<usize>() + self.seconds.cells()
+    }
+
     /// Makes rows of what is open.
     fn close(&mut self, out: &mut Output<'_>, all: bool) {
         if self.seconds.is_empty() && self.closing.is_empty() {
             return;
         }
-        let may_wait = !all && !self.seconds.are_summed() && !self.seconds.is_full();
-        if may_wait && !self.open.waits().is_empty() && self.closing.len() < MAX_CLOSING {
+        let may_wait = !all && !self.seconds.are_summed() && !self.open.waits().is_empty();
+        if may_wait && self.closing.len() < MAX_CLOSING && self.cells() <= MAX_CLOSING_CELLS {
             let over = std::mem::replace(&mut self.seconds, Seconds::new(false));
             self.closing.push_back(over);
             return;

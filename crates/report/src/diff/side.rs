@@ -156,7 +156,8 @@ impl Side {
                 work.add_counter(row);
                 is_of_snapshots |= row.source == counter::SNAPPER;
                 if row.source == counter::KERNEL && row.name == counter::ELAPSED_NS {
-                    *lived.entry(row.session).or_default() += row.value.max(0).unsigned_abs();
+                    let of = lived.entry(row.session).or_default();
+                    *of = of.saturating_add(row.value.max(0).unsigned_abs());
                 }
                 if row.name == counter::TRANSACTIONS {
                     let is_of_memory = row.source == counter::SESSION_MEMORY;
