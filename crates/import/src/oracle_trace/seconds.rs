@@ -327,17 +327,24 @@ impl Seconds {
             || self
                 .summed
                 .as_ref()
-                .is_some_and(|summed| summed.activity.len().max(summed.first.len()) >= MAX_CELLS)
+                .is_some_and(|summed| summed.activity.len() + summed.first.len() >= MAX_CELLS)
             || self.latencies.is_full()
     }
 
     /// Makes rows of the open second; where seconds are added up, of what they add up to when that is asked for or too much.
-    pub(super) fn close(&mut self, session: SessionId, events: &Events, into: &mut Import, all: bool) {
+    /// `is_settled`: none of it can turn out to be another statement's.
+    pub(super) fn close(
+        &mut self,
+        session: SessionId,
+        events: &Events,
+        into: &mut Import,
+        (all, is_settled): (bool, bool),
+    ) {
         let Some(second_us) = self.second_us else { return };
         let all = all || self.summed.is_none() || self.is_full();
         self.second_us = None;
         self.roomy.clear();
-        self.close_activity(second_us, session, events, into, all);
+        self.close_activity(second_us, session, events, into, (all, is_settled));
         self.close_io(second_us, session, into);
         if all {
             self.close_counters(second_us, session, into);
@@ -357,7 +364,7 @@ impl Seconds {
         session: SessionId,
         events: &Events,
         into: &mut Import,
-        all: bool,
+        (all, is_settled): (bool, bool),
     ) {
         let mut row = |time, ((event, statement), sum): ((EventId, u64), Sum)| {
             let wait = &events.get(event).wait;
@@ -402,9 +409,13 @@ impl Seconds {
                 }
             }
         }
-        if all && let Some(first_us) = summed.first_us.take() {
-            let last_us = summed.last_us;
+        let Some(first_us) = summed.first_us else { return };
+        if all || is_settled {
             summed.first.drain_sorted().for_each(|cell| row(first_us, cell));
+        }
+        if all {
+            summed.first_us = None;
+            let last_us = summed.last_us;
             summed.activity.drain_sorted().for_each(|cell| row(last_us, cell));
         }
     }

@@ -557,9 +557,10 @@ impl TracedSession {
         }
         let id = self.id(out);
         for mut over in self.closing.drain(..) {
-            over.close(id, out.events, out.into, true);
+            over.close(id, out.events, out.into, (true, true));
         }
-        self.seconds.close(id, out.events, out.into, all);
+        let is_settled = self.open.waits().is_empty();
+        self.seconds.close(id, out.events, out.into, (all, is_settled));
     }
 
     /// Identity of the session, as far as it is known now. The next file of the same session continues it.
