@@ -76,6 +76,11 @@ class Comparison:
         self.make_views()
         self.days = [row["date"] for row in engine.rows("SELECT DISTINCT date FROM activity ORDER BY date")]
         self.same("days", len(self.days), 2)
+        begins = [day_begin(day) for day in (*self.days, self.days[-1] + datetime.timedelta(days=1))]
+        recorded = {host: [dbtime.recorded(host, *day) for day in zip(begins, begins[1:])] for host in dbtime.hosts}
+        # Seconds on each day, of hosts that are compared: those of one day only are not.
+        self.recorded = {host: days for host, days in recorded.items() if all(days)}
+        self.same("a host of one day", len(self.recorded), len(recorded) - 1)
         engine.set_days(*self.days)
 
     def make_views(self):
@@ -193,7 +198,7 @@ class Comparison:
     # The shape of each host on two days.
     def changed_hosts(self):
         moved = self.query("changed_hosts")
-        self.same("hosts that are compared", sorted(row["host"] for row in moved), sorted(self.reports))
+        self.same("hosts that are compared", sorted(row["host"] for row in moved), sorted(self.recorded))
         for row in moved:
             shares = []
             for report in self.of_days(row["host"]):
@@ -207,10 +212,8 @@ class Comparison:
             self.close(f"growth on {row['host']}", row["by_percent_of_db_time"], 100 * max(changes.values()))
 
     def regressed_statements(self):
-        begins = [day_begin(day) for day in (*self.days, self.days[-1] + datetime.timedelta(days=1))]
-        recorded, spent, per_transaction = {}, {}, {}
-        for host in self.dbtime.hosts:
-            recorded[host] = [self.dbtime.recorded(host, begin, end) for begin, end in zip(begins, begins[1:])]
+        recorded, spent, per_transaction = dict(self.recorded), {}, {}
+        for host in self.recorded:
             for day, report in enumerate(self.of_days(host)):
                 for row in report["statements"]:
                     if row["text"]:

@@ -228,7 +228,7 @@ pub fn open(paths: &[PathBuf], about: &FileOptions, detail: Detail) -> anyhow::R
         if let Err(e) = path.symlink_metadata()
             && path != Path::new("-")
         {
-            return Err(e).with_context(|| path.display().to_string());
+            return Err(ImportError::io(path, e).into());
         }
         inputs::note(path);
     }

@@ -36,7 +36,8 @@ pub enum ImportError {
 }
 
 impl ImportError {
-    pub(crate) fn io(path: &Path, error: io::Error) -> ImportError {
+    /// A file cannot be opened or read.
+    pub fn io(path: &Path, error: io::Error) -> ImportError {
         ImportError::Io {
             path: path.to_path_buf(),
             error,

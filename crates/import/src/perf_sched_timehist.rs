@@ -256,6 +256,13 @@ impl<'a> Reader<'a> {
                 state of time off CPU is unknown, and it does not show the scheduling delay of preempted tasks",
             );
         }
+        if !self.switches.has_any() {
+            let path = self.switches.file.path.clone();
+            self.switches.into.problem(format!(
+                "{path}: no line of a switch: of what 'perf sched timehist' prints with -s alone, or of wakeups, there are no times to \
+                 add up"
+            ));
+        }
         self.switches.finish(lines);
     }
 }

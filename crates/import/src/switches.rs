@@ -105,6 +105,11 @@ impl<'a> Switches<'a> {
         }
     }
 
+    /// Whether a turn of any task was added.
+    pub(crate) fn has_any(&self) -> bool {
+        self.turns.switches_seen > 0
+    }
+
     /// A switch of any task was seen.
     pub(crate) fn seen(&mut self, time: i64, cpu: u32) {
         let (first, last) = self.span.unwrap_or((time, time));

@@ -323,6 +323,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_server_is_chosen_by_its_data_directory() {
+        let on = |directory: &str| {
+            let mut meta = Meta::default();
+            meta.database.data_directory = directory.to_string();
+            meta
+        };
+        let choice = Choice::parse("server=/srv/a/&server=/srv/b").expect("a choice");
+        assert!(choice.takes_server(&on("/srv/a")) && choice.takes_server(&on("/srv/b")));
+        assert!(!choice.takes_server(&on("/srv/ab")) && !choice.takes_server(&on("")));
+        assert!(Choice::default().takes_server(&on("")));
+    }
+
+    #[test]
     fn parts_are_chosen_by_name() {
         let choice = Choice::parse(
             "host=db1&host=a%26b&server=/srv/a&from=2026-10-10&to=2026-10-10T12:00:00Z&recording=01",

@@ -320,3 +320,78 @@ fn left_behind() -> Vec<PathBuf> {
     found.sort();
     found
 }
+
+/// `executions` of a statement at depth 0, each with so many of another one in it. Times in microseconds.
+fn of_executions(executions: u64, recursive: u64) -> String {
+    let mut text = "*** 2024-05-01 10:00:00.000\n".to_string();
+    for (cursor, dep, name) in [(7, 0, "aaaaaaaaaaaa1"), (8, 1, "bbbbbbbbbbbb2")] {
+        text += &format!(
+            "=====================\nPARSING IN CURSOR #{cursor} len=8 dep={dep} uid=5 oct=3 lid=5 tim=1000000 hv=7 ad='1' \
+             sqlid='{name}'\nselect 1\nEND OF STMT\n"
+        );
+    }
+    for n in 1..=executions {
+        let end = 1_000_000 + 20_000 * n;
+        for of in 0..recursive {
+            let tim = end - 14_000 + 100 * of;
+            text += &format!("EXEC #8:c=10,e=20,p=0,cr=1,cu=0,mis=0,r=1,dep=1,og=1,plh=9,tim={tim}\n");
+        }
+        text += &format!("EXEC #7:c=5000,e=15000,p=0,cr=1,cu=0,mis=0,r=1,dep=0,og=1,plh=9,tim={end}\n");
+    }
+    text
+}
+
+#[test]
+fn traces_are_compared_by_what_clients_had_executed() {
+    let home = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| home.path().join(name).to_str().expect("a plain path").to_string();
+    let (good, bad, slower) = (path("good.trc"), path("bad.trc"), path("slower.trc"));
+    fs::write(&good, of_executions(600, 0)).expect("a file");
+    fs::write(&bad, of_executions(600, 20)).expect("a file");
+    fs::write(&slower, of_executions(600, 20).replace("e=15000", "e=19000")).expect("a file");
+    let diff = |one: &str, other: &str| -> Value {
+        let answer = dbtime(&["diff", one, other, "--format", "json"]).expect_code(0);
+        serde_json::from_str(&answer.stdout).expect("JSON")
+    };
+    let same = diff(&good, &bad);
+    assert_eq!(same["unit"], "execution", "{same:#}");
+    let close = |found: &Value, truth: f64| {
+        let found = found.as_f64().unwrap_or_else(|| panic!("{found} is no number"));
+        assert!(
+            (found - truth).abs() < 1e-6 * truth,
+            "{found}, but the truth is {truth}"
+        );
+    };
+    for side in ["good", "bad"] {
+        close(&same["db_time"][side], 15e6);
+    }
+    assert_eq!(same["statements_counted_by"], "sql trace", "{same:#}");
+    let longer = diff(&bad, &slower);
+    close(&longer["db_time"]["bad"], 19e6);
+    let of = longer["statements"].as_array().expect("statements");
+    let of = of.iter().find(|of| of["sql_id"] == "aaaaaaaaaaaa1");
+    let of = of.unwrap_or_else(|| panic!("{longer:#}"));
+    close(&of["per_execution"]["difference"], 4e6);
+    // What is read is not replaced, nor half of what was asked for told.
+    for output in [&good, &path("./good.trc")] {
+        dbtime(&["report", &good, "-o", output])
+            .expect_code(1)
+            .expect_stderr(&["it is read for this answer"]);
+    }
+    assert_eq!(fs::read_to_string(&good).expect("a file"), of_executions(600, 0));
+    dbtime(&["report", &path("none.trc"), &good])
+        .expect_code(1)
+        .expect_stderr(&["none.trc", "No such file"]);
+    let folded = path("samples.folded");
+    fs::write(&folded, "a;b 100\n").expect("a file");
+    dbtime(&["diff", &good, &folded])
+        .expect_code(2)
+        .expect_stderr(&["no common measure"]);
+    // By the name that Oracle has for it.
+    let chosen = dbtime(&["report", &bad, "--query", "aaaaaaaaaaaa1"]).expect_code(0);
+    assert!(
+        chosen.stdout.contains("--wait, --state and --query choose"),
+        "{}",
+        chosen.stdout
+    );
+}

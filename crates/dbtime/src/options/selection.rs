@@ -9,7 +9,7 @@ use crate::usage::Usage;
 /// Which part of a recording.
 #[derive(Debug, Args)]
 pub struct Selection {
-    /// Leave out everything before: seconds since the start (12, 90s, 2m) or a time (20:51:58 in UTC, or RFC 3339); of a store a time, or a day
+    /// Leave out everything before: seconds since the start (12, 90s, 2m) or a time (20:51:58 in UTC, or RFC 3339), each taken down to a whole second of the clock; of a store a time, or a day
     #[arg(long, value_name = "TIME")]
     pub from: Option<String>,
     /// Leave out everything after

@@ -319,7 +319,8 @@ impl<'a> Reader<'a> {
         }
         if let Expected::Binds(binds) = &mut self.expected {
             // The time of day, when the one before was long ago.
-            if !binds.is_in_value()
+            if line.bytes.starts_with(b"*** ")
+                && !binds.is_in_value()
                 && let Some(Record::Mark(mark @ Mark::Other)) = parse(line.bytes)
             {
                 self.mark(mark, line);

@@ -50,9 +50,10 @@ fn gets_the_sums_of_reports(engine: &str) {
     let early = record_release(&home, "early.dbt", "db1", later, 1, false, "18.2");
     let late = record_release(&home, "late.dbt", "db1", later, 2, true, "18.2");
     let odd = record(&home, "odd.dbt", ODD_HOST, START_S, 5, true);
+    let once = record(&home, "once.dbt", "db5", START_S, 1, true);
     // Two moments later than one of the same host began: it is not the same.
     let flight = record_flight(&home, "flight.dbt", "db1", START_S + HOUR_S + 2);
-    for recording in [&early, &late, &odd, &flight] {
+    for recording in [&early, &late, &odd, &once, &flight] {
         dbtime(&["store", "put", plain(recording), plain(&store)]).expect_code(0);
     }
     // What a killed put of a later state has left, but its manifest, and an earlier state that nobody has removed yet.
@@ -74,7 +75,7 @@ fn gets_the_sums_of_reports(engine: &str) {
     let mut command = Command::new(python);
     command.arg(repository().join("tests/store_sums.py")).arg(engine);
     command.arg(&store).arg(dbtime_binary());
-    command.args(["db1", "db2", ODD_HOST]);
+    command.args(["db1", "db2", ODD_HOST, "db5"]);
     // Kept until the engine has ended.
     let mut server = None;
     if engine == "clickhouse" {
@@ -84,7 +85,7 @@ fn gets_the_sums_of_reports(engine: &str) {
                 .dbtime(&["store", "put", plain(recording), "s3://fleet/x"])
                 .expect_code(0);
         }
-        for recording in [&late, &odd, &flight, &short] {
+        for recording in [&late, &odd, &once, &flight, &short] {
             started
                 .dbtime(&["store", "put", plain(recording), "s3://fleet/x"])
                 .expect_code(0);
