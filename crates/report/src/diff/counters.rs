@@ -38,7 +38,9 @@ pub(super) fn compare(
         let dimensions = &mut side.dimensions;
         // What cannot be read was named when work was counted.
         let _ = sources[n].counters(|row| {
-            if filter.takes_time(row.time) && is_foreground(row.session, dimensions, filter) {
+            // What else ran on the host is no work of these sessions.
+            let is_of_host = row.source == counter::HOST;
+            if !is_of_host && filter.takes_time(row.time) && is_foreground(row.session, dimensions, filter) {
                 let counter = counters
                     .entry((row.source.clone(), row.name.clone()))
                     .or_insert_with(|| Counter {
