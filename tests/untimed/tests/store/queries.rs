@@ -50,7 +50,7 @@ fn gets_the_sums_of_reports(engine: &str) {
     let early = record_release(&home, "early.dbt", "db1", later, 1, false, "18.2");
     let late = record_release(&home, "late.dbt", "db1", later, 2, true, "18.2");
     let odd = record(&home, "odd.dbt", ODD_HOST, START_S, 5, true);
-    let once = record(&home, "once.dbt", "db5", START_S, 1, true);
+    let once = record(&home, "once.dbt", "db5", START_S, 2, true);
     // Two moments later than one of the same host began: it is not the same.
     let flight = record_flight(&home, "flight.dbt", "db1", START_S + HOUR_S + 2);
     for recording in [&early, &late, &odd, &once, &flight] {
