@@ -126,7 +126,10 @@ fn who_has_the_cpus_that_sessions_wait_for_is_named() {
         let text = recorded.text(&[]);
         let said = text.lines().take(12).collect::<Vec<_>>().join(" ");
         assert!(said.contains("waited") && said.contains("% was idle."), "{text}");
-        assert!(options.len() > 0 || said.contains("(neigh?[31m bour "), "{text}");
+        assert!(
+            !options.is_empty() || said.contains("(neigh?[31m bour "),
+            "{text}"
+        );
         assert!(!text.contains('\u{1b}'), "{text}");
     }
 }

@@ -818,7 +818,7 @@ impl<'a> Reader<'a> {
                 path: &self.file.path,
             };
             let in_flight = session.finish(&mut out);
-            ends_us = ends_us.max(session.end_us());
+            ends_us = ends_us.max(session.latest_us());
             interval.add(&session.interval);
             cpu_step_us = cpu_step_us.into_iter().chain(session.cpu.step_us()).min();
             lacks_time_of_day |= session.lacks_time_of_day;

@@ -233,7 +233,7 @@ impl TracedSession {
     }
 
     /// The last moment in which something ended, microseconds since the Unix epoch; none before there was one.
-    pub(super) fn end_us(&self) -> Option<i64> {
+    pub(super) fn latest_us(&self) -> Option<i64> {
         self.latest_us
     }
 
