@@ -44,6 +44,7 @@ mod sched_fields;
 mod session_growth;
 mod short_stack;
 mod snapper;
+mod span;
 mod strace;
 mod switches;
 mod text;

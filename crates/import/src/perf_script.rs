@@ -22,7 +22,8 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use crate::import::unknown_line;
 use crate::lines::Line;
 use crate::samples::{FrameNumber, Place, Process, Samples, Table, Weight, sampled};
-use crate::text::{decimal, file_name, trim_start, without_brackets, without_offset};
+use crate::span::Span;
+use crate::text::{billionths, decimal, file_name, trim_start, without_brackets, without_offset};
 use crate::{Import, ImportError, Importer, Lines};
 
 /// Lines of frames that are known by their hash before all are forgotten: offsets of leaves differ.
@@ -114,7 +115,7 @@ struct Reader<'a> {
     is_time: bool,
     has_times: bool,
     /// From the begin of what the first sample stands for to the last sample, microseconds.
-    span_us: Option<(i64, i64)>,
+    span_us: Span,
     has_chains: bool,
     is_cut: bool,
 }
@@ -139,7 +140,7 @@ impl<'a> Reader<'a> {
             other_events: BTreeMap::new(),
             is_time: false,
             has_times: false,
-            span_us: None,
+            span_us: Span::default(),
             has_chains: false,
             is_cut: false,
         }
@@ -227,7 +228,7 @@ impl<'a> Reader<'a> {
         self.open = Some(Open {
             session,
             second: header.second.unwrap_or(0),
-            us: header.second.map(|second| in_us(second, header.time)),
+            us: billionths(header.time).map(|ns| ns / 1_000),
             period: header.period,
         });
         // Without call chains the frame stands in the line of its sample.
@@ -280,8 +281,7 @@ impl<'a> Reader<'a> {
             if let Some(us) = open.us {
                 // A sample stands for the time before it.
                 let begin = us.saturating_sub_unsigned(weight.ns / 1_000);
-                let (first, last) = self.span_us.unwrap_or((begin, us));
-                self.span_us = Some((first.min(begin), last.max(us)));
+                self.span_us.add(begin, us);
             }
             let place = Place {
                 session: open.session,
@@ -334,24 +334,12 @@ impl<'a> Reader<'a> {
         if unit == Unit::Samples && !event.is_empty() {
             self.into.reason(&format!("samples of the event {event}"));
         }
-        if let Some(span_us) = self.span_us {
+        if let Some(span_us) = self.span_us.ends() {
             self.into.spans(span_us);
         }
         let measure = sampled(unit, clock, self.into.options());
         self.samples.finish(measure, self.file, self.into);
     }
-}
-
-/// A moment of so many seconds, and their digits with those of the fraction.
-fn in_us(second: i64, digits: &[u8]) -> i64 {
-    let fraction = digits.iter().skip_while(|byte| **byte != b'.').skip(1);
-    let fraction = fraction
-        .take_while(|byte| byte.is_ascii_digit())
-        .chain(std::iter::repeat(&b'0'));
-    let us = fraction
-        .take(6)
-        .fold(0, |us, digit| 10 * us + i64::from(digit - b'0'));
-    second.saturating_mul(1_000_000).saturating_add(us)
 }
 
 /// The first line of a sample.

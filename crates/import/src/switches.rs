@@ -6,6 +6,7 @@ use dbtime_model::recording::{Clock, ImportedFile, Scheduling, Unit};
 use dbtime_model::{BackendType, SessionId, SessionRow, State, Turn, Turns};
 
 use crate::import::session_id;
+use crate::span::Span;
 use crate::{Import, Measure};
 
 /// Rows that are added up before they are handed on.
@@ -82,7 +83,7 @@ pub(crate) struct Switches<'a> {
     turns: Turns,
     tasks: HashMap<u32, Task>,
     cpus: BTreeSet<u32>,
-    span: Option<(i64, i64)>,
+    span: Span,
     /// What the file knows.
     pub(crate) known: Scheduling,
 }
@@ -96,7 +97,7 @@ impl<'a> Switches<'a> {
             turns: Turns::default(),
             tasks: HashMap::new(),
             cpus: BTreeSet::new(),
-            span: None,
+            span: Span::default(),
             // Whoever finds a switch without its state takes it back.
             known: Scheduling {
                 has_states: true,
@@ -112,8 +113,7 @@ impl<'a> Switches<'a> {
 
     /// A switch of any task was seen.
     pub(crate) fn seen(&mut self, time: i64, cpu: u32) {
-        let (first, last) = self.span.unwrap_or((time, time));
-        self.span = Some((first.min(time), last.max(time)));
+        self.span.add(time, time);
         if self.cpus.len() < MAX_CPUS {
             self.cpus.insert(cpu);
         }
@@ -152,7 +152,7 @@ impl<'a> Switches<'a> {
     /// A task of which a switch was seen was moved, and not seen again.
     pub(crate) fn moved(&mut self, tid: u32, times: u64) {
         if self.tasks.contains_key(&tid)
-            && let Some((_, last)) = self.span
+            && let Some((_, last)) = self.span.ends()
         {
             self.known.has_migrations |= times > 0;
             self.turns
@@ -179,12 +179,9 @@ impl<'a> Switches<'a> {
             self.into.session(&identity(&self.file, *tid), row);
         }
         self.file.lines = lines;
-        let (first_ns, last_ns) = self.span.unwrap_or_default();
-        if self.span.is_some() {
-            self.into.spans((
-                first_ns.div_euclid(1_000),
-                last_ns.div_euclid(1_000).saturating_add(1),
-            ));
+        let (first_ns, last_ns) = self.span.ends().unwrap_or_default();
+        if let Some(span) = self.span.us_of_ns() {
+            self.into.spans(span);
         }
         self.into.scheduling(Scheduling {
             switches: self.turns.switches_seen,

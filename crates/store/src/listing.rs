@@ -7,7 +7,7 @@ use crate::address::Choice;
 use crate::catalog::{Store, latest};
 use crate::error::StoreError;
 use crate::manifest::Manifest;
-use crate::seams::{gaps, period, servers};
+use crate::seams::{gaps_by_server, servers};
 
 /// What is in a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,21 +138,14 @@ fn gaps_of(manifests: &[Manifest]) -> Vec<Gap> {
         .iter()
         .filter(|manifest| manifest.meta.collector.flight.is_empty())
         .collect();
-    let mut all = Vec::new();
-    for of_server in servers(&lasting) {
-        let server = &of_server[0].meta.database.data_directory;
-        all.extend(
-            gaps(of_server.iter().map(|manifest| period(manifest)))
-                .into_iter()
-                .map(|(from_us, to_us)| Gap {
-                    server: server.clone(),
-                    from_us,
-                    to_us,
-                }),
-        );
-    }
-    all.sort_by_key(|gap| gap.from_us);
-    all
+    gaps_by_server(&servers(&lasting))
+        .into_iter()
+        .map(|(server, (from_us, to_us))| Gap {
+            server: server.to_string(),
+            from_us,
+            to_us,
+        })
+        .collect()
 }
 
 fn recording(manifest: &Manifest, there: &BTreeMap<&str, u64>) -> RecordingListing {

@@ -18,7 +18,7 @@ const MOST_NOTES: usize = 20;
 pub(crate) type Period = (i64, i64);
 
 /// Time between the first and the last of these in which there is none; they are in the order of their begin.
-pub(crate) fn gaps(periods: impl Iterator<Item = Period>) -> Vec<Period> {
+fn gaps(periods: impl Iterator<Item = Period>) -> Vec<Period> {
     let mut gaps = Vec::new();
     let mut covered: Option<i64> = None;
     for (start, end) in periods {
@@ -42,21 +42,18 @@ pub(crate) fn notes(manifests: &[Manifest], choice: &Choice) -> [Vec<Note>; 2] {
     let (mut empty, mut twice) = (Vec::new(), Vec::new());
     for (host, recordings) in &hosts {
         let servers = servers(recordings);
-        for of_server in &servers {
-            let directory = &of_server[0].meta.database.data_directory;
-            let of = match servers.len() > 1 && !directory.is_empty() {
-                true => format!("{host}, server on {directory}"),
-                false => (*host).to_string(),
-            };
-            for period in gaps(of_server.iter().map(|recording| period(recording))) {
-                if let Some((from, to)) = chosen(period, choice) {
-                    let text = format!(
-                        "{of}: nothing was recorded from {} to {}",
-                        moment(from),
-                        moment(to)
-                    );
-                    empty.push(Note { time_us: from, text });
-                }
+        for (directory, period) in gaps_by_server(&servers) {
+            if let Some((from, to)) = chosen(period, choice) {
+                let of = match servers.len() > 1 && !directory.is_empty() {
+                    true => format!("{host}, server on {directory}"),
+                    false => (*host).to_string(),
+                };
+                let text = format!(
+                    "{of}: nothing was recorded from {} to {}",
+                    moment(from),
+                    moment(to)
+                );
+                empty.push(Note { time_us: from, text });
             }
         }
         for (one, other, period) in overlaps(recordings) {
@@ -89,6 +86,18 @@ pub(crate) fn servers<'a>(recordings: &[&'a Manifest]) -> Vec<Vec<&'a Manifest>>
         }
     }
     servers
+}
+
+/// Gaps of servers, each with the data directory, in the order of their begin.
+pub(crate) fn gaps_by_server<'a>(servers: &[Vec<&'a Manifest>]) -> Vec<(&'a str, Period)> {
+    let mut all: Vec<(&str, Period)> = Vec::new();
+    for of_server in servers {
+        let directory = of_server[0].meta.database.data_directory.as_str();
+        let gaps = gaps(of_server.iter().map(|recording| period(recording)));
+        all.extend(gaps.into_iter().map(|gap| (directory, gap)));
+    }
+    all.sort_by_key(|(_, gap)| *gap);
+    all
 }
 
 /// From its begin to its end.

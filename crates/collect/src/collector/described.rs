@@ -5,7 +5,7 @@ use dbtime_model::recording::{CollectorMeta, Cost, DatabaseMeta, Meta, Note, Qua
 use super::{Collector, NoRoomFor};
 use crate::bpf::OracleProbes;
 use crate::clock::monotonic_ns;
-use crate::host::{self, CpuTimes};
+use crate::host;
 use crate::lock_requests::LockWatch;
 use crate::unwind::Unwinding;
 
@@ -123,7 +123,7 @@ impl Collector {
     /// The scheduler takes interrupts (where the kernel accounts for them) and time stolen by a hypervisor off the
     /// runtime of the task they hit. Neither is in its run-queue time: it would be mistaken for time blocked.
     pub(super) fn note_time_that_is_not_the_sessions(&mut self) {
-        let times = CpuTimes::now().since(self.host_cpu.at_start());
+        let times = self.host_cpu.since_start();
         let (stolen, all) = (times.interrupts_ns + times.stolen_ns, times.all_ns);
         if all > 0 && stolen * 100 > all {
             self.note(format!(

@@ -30,8 +30,9 @@ impl HostCpu {
         }
     }
 
-    pub(super) fn at_start(&self) -> CpuTimes {
-        self.at_start
+    /// From the begin of the recording until the last look.
+    pub(super) fn since_start(&self) -> CpuTimes {
+        self.times.since(self.at_start)
     }
 }
 

@@ -395,7 +395,7 @@ impl<'a> Reader<'a> {
             Record::Header => {
                 let path = String::from_utf8_lossy(line.bytes);
                 if self.parts.len() < MAX_PARTS {
-                    self.parts.insert(file_name(path.trim_end()).to_string());
+                    self.parts.insert(part_name(path.trim_end()).to_string());
                 }
                 self.begin_header();
                 return None;
@@ -596,13 +596,13 @@ impl<'a> Reader<'a> {
 
     /// True when the part of this name has begun, here or in a file that is read together with this one.
     fn has_read(&self, path: &[u8]) -> bool {
-        let name = file_name(&String::from_utf8_lossy(path)).to_string();
+        let name = part_name(&String::from_utf8_lossy(path)).to_string();
         self.parts.contains(&name)
     }
 
     fn forget_parts_that_came(&mut self) {
         let parts = &self.parts;
-        let is_missing = |path: &String| !parts.contains(file_name(path));
+        let is_missing = |path: &String| !parts.contains(part_name(path));
         self.trace.continues_in.retain(is_missing);
     }
 
@@ -889,14 +889,14 @@ pub(crate) fn continued_file(head: &[u8]) -> Option<String> {
     head.split(|byte| *byte == b'\n')
         .find_map(|line| match parse(line)? {
             Record::Mark(Mark::ContinuedFrom(path)) => {
-                Some(file_name(&String::from_utf8_lossy(path)).to_string())
+                Some(part_name(&String::from_utf8_lossy(path)).to_string())
             }
             _ => None,
         })
 }
 
-/// What stands behind the last slash, of Unix or Windows.
-fn file_name(path: &str) -> &str {
+/// Name of a file without its folder: what stands behind the last slash, of Unix or Windows.
+fn part_name(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 

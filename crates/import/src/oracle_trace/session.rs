@@ -1,7 +1,5 @@
 //! One session of a trace: its clock, its cursors, and which of its time is calls, waits and the rest.
 
-use std::collections::VecDeque;
-
 use dbtime_model::counter::oracle;
 use dbtime_model::recording::{CallInFlight, TraceGap};
 use dbtime_model::{BackendType, NO_STACK, SessionId, SessionRow, SpanRow, State, span};
@@ -102,7 +100,7 @@ pub(super) struct TracedSession {
     before: Vec<SessionId>,
     seconds: Seconds,
     /// Seconds that are over, but may have waits of a call that has not ended.
-    closing: VecDeque<Seconds>,
+    closing: Vec<Seconds>,
     pub(super) interval: IntervalView,
     /// When the first wait or call began since the application said what it does, microseconds since the Unix epoch.
     begin_us: Option<i64>,
@@ -152,7 +150,7 @@ impl TracedSession {
             doing: Doing::default(),
             before: Vec::new(),
             seconds: Seconds::new(summed),
-            closing: VecDeque::new(),
+            closing: Vec::new(),
             interval: IntervalView::default(),
             begin_us: None,
             end_us: None,
@@ -271,19 +269,13 @@ impl TracedSession {
         u32::try_from(self.before.len()).unwrap_or(u32::MAX)
     }
 
-    /// The moment of the line that is read, microseconds since the Unix epoch.
-    #[inline]
-    fn now_us(&self, out: &Output<'_>) -> i64 {
-        match (self.now, self.offset_us) {
-            (Some(now), offset) => offset.unwrap_or(0).saturating_add(signed(now)),
-            (None, _) => out.wall_us.unwrap_or(0),
-        }
-    }
-
     /// Opens the second in which an interval of this length ended.
     #[inline]
     fn second(&mut self, us: u64, out: &mut Output<'_>) -> &mut Seconds {
-        let time_us = self.now_us(out);
+        let time_us = match (self.now, self.offset_us) {
+            (Some(now), offset) => offset.unwrap_or(0).saturating_add(signed(now)),
+            (None, _) => out.wall_us.unwrap_or(0),
+        };
         if self.seconds.is_over(time_us) {
             self.close(out, false);
         }
@@ -324,7 +316,7 @@ impl TracedSession {
         let io = event.block_io.map(|io| (io.direction, at.blocks.unwrap_or(0)));
         let blocks = io.map_or(0, |(_, blocks)| blocks);
         let mut place = *cursor.places.wait(wait.event);
-        let ended_us = self.now_us(out);
+        self.second(wait.ela, out);
         self.open.wait(KeptWait {
             when: wait.tim.map(|tim| (tim.saturating_sub(wait.ela), tim)),
             us: wait.ela,
@@ -339,10 +331,10 @@ impl TracedSession {
                 by: (statement, plan),
                 blocks,
                 us: wait.ela,
-                ended_us,
+                ended_us: self.end_us.unwrap_or(0),
             }),
         });
-        let second = self.second(wait.ela, out);
+        let second = &mut self.seconds;
         second.wait(wait.event, statement, wait.ela, &mut place);
         let known = if assumed_cursor.is_none() { statement } else { 0 };
         second.latency(wait.event, known, io, wait.ela);
@@ -552,7 +544,7 @@ impl TracedSession {
         let may_wait = !all && !self.seconds.are_summed() && !self.open.waits().is_empty();
         if may_wait && self.closing.len() < MAX_CLOSING && self.cells() <= MAX_CLOSING_CELLS {
             let over = std::mem::replace(&mut self.seconds, Seconds::new(false));
-            self.closing.push_back(over);
+            self.closing.push(over);
             return;
         }
         let id = self.id(out);

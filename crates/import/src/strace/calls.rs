@@ -16,6 +16,7 @@ use dbtime_model::{CounterRow, LatencyRow, SessionId, SessionRow, SpanRow, State
 
 use super::line::Digits;
 use crate::samples::{FrameNumber, Place, Process, Samples, Stack, Table, Weight, identity};
+use crate::span::Span;
 use crate::{Import, Measure};
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -100,7 +101,7 @@ pub(super) struct Calls<'a> {
     has_durations: bool,
     has_outside: bool,
     /// From the first begin to the last end, nanoseconds.
-    span: Option<(i64, i64)>,
+    span: Span,
     /// The times of the file are too coarse to tell the time between two calls.
     pub(super) is_coarse: bool,
 }
@@ -128,7 +129,7 @@ impl<'a> Calls<'a> {
             untimed: Table::default(),
             has_durations: false,
             has_outside: false,
-            span: None,
+            span: Span::default(),
             is_coarse: false,
         }
     }
@@ -191,8 +192,7 @@ impl<'a> Calls<'a> {
             .start
             .map(|start| start.saturating_add_unsigned(duration.map_or(0, |of| of.ns)));
         if let (Some(start), Some(end)) = (call.start, end) {
-            let (first, last) = self.span.unwrap_or((start, end));
-            self.span = Some((first.min(start), last.max(end)));
+            self.span.add(start, end);
         }
         let second = end.map_or(0, |end| end.div_euclid(SECOND_NS));
         let of = &mut self.tasks[task];
@@ -391,9 +391,8 @@ impl<'a> Calls<'a> {
             unit,
             clock,
         };
-        if let Some((first, last)) = self.span.filter(|_| !self.is_coarse) {
-            self.into
-                .spans((first.div_euclid(1_000), last.div_euclid(1_000).saturating_add(1)));
+        if let Some(span) = self.span.us_of_ns().filter(|_| !self.is_coarse) {
+            self.into.spans(span);
         }
         self.samples.finish(measure, file, self.into);
     }

@@ -168,13 +168,19 @@ impl Side {
                 }
             }
         });
+        let start_us = source.meta().start_us;
+        for (id, from) in &mut counted {
+            let is_short = *from > i64::MIN && lived.get(id).is_some_and(|ns| *ns < TOO_SHORT_NS);
+            if is_short && dimensions.session(*id).started_us > start_us {
+                *from = i64::MAX;
+            }
+        }
         let mut waits = Numbered::default();
         // With the seconds of each, in their order; one may stand there more than once.
         let mut stacks: HashMap<StackKey, Vec<(i64, Amount)>> = HashMap::new();
         let mut sums = Sums::default();
         let mut all = 0u128;
         let mut blocked = BlockedTime::default();
-        let mut of_sessions: HashMap<SessionId, u128> = HashMap::new();
         let mut not_counted: HashMap<SessionId, u128> = HashMap::new();
         let scan = scan(source, &mut dimensions, filter, |activity| {
             let row = activity.row;
@@ -184,7 +190,6 @@ impl Side {
                     blocked.add(activity);
                 }
                 all += u128::from(row.ns);
-                *of_sessions.entry(row.session).or_default() += u128::from(row.ns);
                 if counted.get(&row.session).is_none_or(|from| row.time < *from) {
                     *not_counted.entry(row.session).or_default() += u128::from(row.ns);
                 }
@@ -224,13 +229,6 @@ impl Side {
                 commands.add_command(row, filter, &slices);
             }
         }));
-        let start_us = source.meta().start_us;
-        for (id, from) in &counted {
-            let is_short = *from > i64::MIN && lived.get(id).is_some_and(|ns| *ns < TOO_SHORT_NS);
-            if is_short && dimensions.session(*id).started_us > start_us {
-                not_counted.insert(*id, of_sessions.get(id).copied().unwrap_or(0));
-            }
-        }
         // Parallel workers do their leaders' work; a source that counts for all sessions at once says so by none.
         let not_counted: u128 = not_counted
             .iter()
