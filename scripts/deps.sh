@@ -175,7 +175,7 @@ install_missing() {
     as_root env DEBIAN_FRONTEND=noninteractive \
         apt-get install --yes --no-install-recommends "${missing[@]}" ||
         die "apt-get could not install: ${missing[*]}"
-    [ "$need_clang" = no ] || have_clang || die "installed $package, but still find no clang >= $CLANG_MIN"
+    [ "$need_clang" = no ] || have_clang || die "installed $package, but there is still no clang >= $CLANG_MIN"
     [ "$need_postgres" = no ] || have_postgres || die "this release offers no PostgreSQL >= $POSTGRES_MIN"
     if [ "$need_kcache" = yes ]; then
         # For the server that the tests start: the newest.

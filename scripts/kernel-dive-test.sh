@@ -157,7 +157,7 @@ equal "function graphs after kill -9" "$(graph_is_on)" 1
 $DBTIME dive --restore 2>said
 equal "exit code of the next one" $? 0
 cat said
-equal "it says that it restored" "$(grep -c "restored what a killed dive" said)" 1
+equal "it says that it restored" "$(grep -c "restored settings that a killed dive" said)" 1
 unchanged "after kill -9 and the next dive"
 kill -9 "$pid"
 
@@ -212,7 +212,7 @@ test_kernel() {
     echo "Linux $release: $(grep -c '^ok: ' "$console") checks"
 }
 
-release_package=$(fetch_kernel release) || die "this distribution's kernel (linux-image-amd64) cannot be had"
+release_package=$(fetch_kernel release) || die "this distribution's kernel (linux-image-amd64) is not available"
 # At the same time: each has one CPU.
 test_kernel "$release_package" "the top-level instance" kprobes fentry/fexit 0 &
 first=$!
@@ -224,4 +224,4 @@ else
 fi
 wait "$first" || failed=1
 [ -z "${failed:-}" ] || die "see above"
-[ -z "${without_backports:-}" ] || skip "the kernel of this distribution's backports cannot be had"
+[ -z "${without_backports:-}" ] || skip "the kernel of this distribution's backports is not available"

@@ -11,8 +11,8 @@ cd "$(dirname "$0")/.."
 
 binaries=$(dirname "$(find /usr/lib/postgresql -path '*/bin/initdb' | sort -V | tail -n 1)")
 if ! package=$(fetch_kernel "${1:-release}"); then
-    [ "${1:-release}" = release ] || skip "the kernel of this distribution's $1 cannot be had"
-    die "this distribution's kernel (linux-image-amd64) cannot be had"
+    [ "${1:-release}" = release ] || skip "the kernel of this distribution's $1 is not available"
+    die "this distribution's kernel (linux-image-amd64) is not available"
 fi
 
 # initdb is slow under emulation: the cluster is made here.

@@ -171,7 +171,7 @@ compare_with_view() {
     cut -f 2,3 "$work/names" | grep -v '#$' | LC_ALL=C sort >"$work/listed"
     diff "$work/view" "$work/listed" >"$work/difference" ||
         die "pg_wait_events (<) and the table (>) of PostgreSQL $major differ: $(cat "$work/difference")"
-    echo "  pg_wait_events: $(wc -l <"$work/view") names, all the same"
+    echo "  pg_wait_events: $(wc -l <"$work/view") names, all identical"
 }
 
 waiting() {
@@ -195,13 +195,13 @@ compare_with_activity() {
     for expected in Client:ClientRead Lock:advisory Timeout:PgSleep; do
         [[ " ${compared[*]} " == *" $expected "* ]] || die "PostgreSQL $major: no process in $expected could be compared"
     done
-    echo "  pg_stat_activity: ${#compared[@]} processes, all the same: ${compared[*]}"
+    echo "  pg_stat_activity: ${#compared[@]} processes, all identical: ${compared[*]}"
 }
 
 make_table() {
     local major=$1 bin version
     bin=$(cd "$BUILDS/$major/bin" && pwd) || die "no build of PostgreSQL $major; run: scripts/postgres-builds.sh $major"
-    as_server_user test -x "$bin/postgres" || die "the server's account cannot run $bin/postgres"
+    as_server_user test -x "$bin/postgres" || die "the server's account cannot execute $bin/postgres"
     work=$(mktemp -d "${TMPDIR:-/tmp}/wait-events.XXXXXX")
     [ "$(id -u)" -ne 0 ] || chown nobody "$work"
     trap stop_server EXIT
@@ -235,7 +235,7 @@ compare_with_installed() {
     LC_ALL=C comm -13 "$work/installed" "$work/sorted" >"$work/difference"
     [ ! -s "$work/difference" ] ||
         die "$TABLES/$major.tsv lacks or contradicts: $(cat "$work/difference")"
-    echo "  $TABLES/$major.tsv: $(wc -l <"$work/sorted") events, all the same"
+    echo "  $TABLES/$major.tsv: $(wc -l <"$work/sorted") events, all identical"
     LC_ALL=C comm -23 "$work/installed" "$work/sorted" | sed 's/^/  not in this server: /'
 }
 

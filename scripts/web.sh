@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../web"
 
 # Packages are known by version and checksum; where they come from is npm's to know.
 if grep -q '"resolved"' package-lock.json; then
-    echo "web.sh: package-lock.json names where packages come from: remove it (npm install --omit-lockfile-registry-resolved)" >&2
+    echo "web.sh: package-lock.json has registry URLs: remove them (npm install --omit-lockfile-registry-resolved)" >&2
     exit 1
 fi
 npm ci --silent --no-audit --no-fund
@@ -15,6 +15,6 @@ npm run --silent test
 checked_in=$(sha256sum dist/*)
 npm run --silent build
 [ "$checked_in" = "$(sha256sum dist/*)" ] || {
-    echo "web.sh: web/dist was not what the sources give; now it is: commit it" >&2
+    echo "web.sh: web/dist was out of date and has been rebuilt: commit it" >&2
     exit 1
 }

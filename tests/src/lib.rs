@@ -10,6 +10,7 @@ mod books;
 mod causes;
 mod command;
 mod diving;
+mod empty_clusters;
 mod folder;
 mod hanging_disk;
 mod holding;

@@ -9,7 +9,7 @@ use dbtime::throwaway::{Cluster, Options, Programs};
 use tempfile::TempDir;
 
 use crate::command::open_directory;
-use crate::skip;
+use crate::{empty_clusters, skip};
 
 /// Majors that scripts/postgres-builds.sh fetches.
 const MAJORS: [u32; 5] = [14, 15, 16, 17, 18];
@@ -63,7 +63,12 @@ impl Server {
     /// # Panics
     /// When it does not start.
     pub fn start(&self, options: Options) -> Cluster {
-        Cluster::start(&options.bin_dir(&self.bin_dir)).unwrap_or_else(|e| panic!("{}: {e:#}", self.name))
+        let mut options = options.bin_dir(&self.bin_dir);
+        if options.copy_of.is_none() {
+            let directory = empty_clusters::initialised(self, options.checksums);
+            options = options.copy_of(&directory);
+        }
+        Cluster::start(&options).unwrap_or_else(|e| panic!("{}: {e:#}", self.name))
     }
 }
 

@@ -198,7 +198,7 @@ fn all_that_two_servers_did_comes_into_the_store_whoever_is_killed() {
     sleep(&mut sleepers, 8);
     // A recorder that is killed is followed by another one, and what it has written is not lost.
     kill(recorders[0], libc::SIGKILL);
-    agent.wait_for(&["the recorder has ended (signal: 9"]);
+    agent.wait_for(&["the recorder exited (signal: 9"]);
     agent.wait_for(&["upload failed, kept in the spool"]);
     agent.wait_for(&["recorder started (pid "]);
     agent.wait_for(&["recording PostgreSQL"]);
@@ -559,7 +559,7 @@ fn exact_recordings_are_made_when_a_condition_is_met_and_never_beyond_the_budget
             "{:?}",
             locked.elapsed()
         );
-        assert!(first.ends_with("14 s of this hour's budget are left"), "{first}");
+        assert!(first.ends_with("14 s of this hour's budget left"), "{first}");
         let second = agent.wait_for(&["exact recording for"]);
         let average = second
             .split_once("wait=lock ")
@@ -567,12 +567,12 @@ fn exact_recordings_are_made_when_a_condition_is_met_and_never_beyond_the_budget
             .and_then(|(average, _)| average.parse::<f64>().ok());
         let is_right = average.is_some_and(|average| (average - WAITERS as f64).abs() < 0.1);
         assert!(is_right, "{second}");
-        agent.wait_for(&["no exact recording, the 25 s of this hour's budget are used"]);
+        agent.wait_for(&["no exact recording: the 25 s of this hour's budget are used"]);
         wait_until("exact recordings are put at once", || manifests(&store) == 2);
         agent.stop();
         // The next agent has no other budget.
         agent = Agent::start(&config);
-        agent.wait_for(&["no exact recording, the 25 s of this hour's budget are used"]);
+        agent.wait_for(&["no exact recording: the 25 s of this hour's budget are used"]);
         wait_until("what was recorded is put", || manifests(&store) == 3);
         let held = locked.elapsed();
         holder.run("COMMIT; SELECT pg_advisory_unlock(1)");

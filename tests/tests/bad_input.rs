@@ -319,7 +319,7 @@ fn a_killed_import_is_in_nobodys_way() {
     // SAFETY: a plain call.
     unsafe { libc::kill(child.0.id().cast_signed(), libc::SIGSTOP) };
     // It is still being written.
-    dbtime(&import).expect_code(1).expect_stderr(&["exists already"]);
+    dbtime(&import).expect_code(1).expect_stderr(&["already exists"]);
     dbtime(&["report", plain(&output)])
         .expect_code(1)
         .expect_stderr(&["import that has not ended"]);
@@ -336,7 +336,7 @@ fn a_killed_import_is_in_nobodys_way() {
     // Something of somebody else's is in it: it stays.
     let notes = output.join("notes.txt");
     fs::write(&notes, "mine").expect("room");
-    dbtime(&import).expect_code(1).expect_stderr(&["exists already"]);
+    dbtime(&import).expect_code(1).expect_stderr(&["already exists"]);
     assert_eq!(fs::read_to_string(&notes).expect("it is there"), "mine");
     fs::remove_file(&notes).expect("it is there");
     dbtime(&import)
@@ -348,7 +348,7 @@ fn a_killed_import_is_in_nobodys_way() {
         "{report:#?}"
     );
     // And of a whole one nothing is removed.
-    dbtime(&import).expect_code(1).expect_stderr(&["exists already"]);
+    dbtime(&import).expect_code(1).expect_stderr(&["already exists"]);
 }
 
 /// A program whose name has a line break in it.

@@ -132,7 +132,8 @@ fn every_way_to_look_is_measured_or_refused_with_a_reason() {
     }
     // One sentence for each workload, which says how far the control is to be trusted.
     assert_eq!(
-        text.matches("Control: nothing measured twice differs by").count(),
+        text.matches("Control: 'nothing', measured twice, differs by")
+            .count(),
         found.controls.len()
     );
 
@@ -218,7 +219,7 @@ fn a_report_says_how_much_of_a_recording_of_this_host_is_the_recorder() {
     let text = run(&mut dbtime(&state, &["report", recording]));
     let text = String::from_utf8(text.stdout).expect("text");
     assert!(
-        text.contains(&format!("the recorder looked at {calls} system calls")),
+        text.contains(&format!("the recorder traced {calls} system calls")),
         "{text}"
     );
 

@@ -419,7 +419,7 @@ fn what_matters_is_recorded_and_filters_choose_holders_and_waiters() {
         .stdout;
     for expected in [
         "Heavyweight locks (pg_locks)",
-        "looks at the server's lock table",
+        "samples of the server's lock table",
         "tuple (0,1) of",
         "advisory 42 in postgres",
         "(no process has it: pg_prepared_xacts)",

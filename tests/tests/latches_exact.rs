@@ -340,7 +340,7 @@ fn of_a_lock_that_was_taken_before_it_says_that_the_hold_is_not_known() {
     let not_known = "1 release of locks that had been taken before";
     let flat = text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        flat.contains("Exact, by probes, of") && flat.contains(not_known),
+        flat.contains("Exact, by probes, over") && flat.contains(not_known),
         "{text}"
     );
 }

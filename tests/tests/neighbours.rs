@@ -214,7 +214,7 @@ fn a_server_that_is_killed_and_restarted_at_once_is_followed() {
             .count()
     };
     assert_eq!(
-        (count("has stopped"), count("started again")),
+        (count("has stopped"), count("has restarted")),
         (3, 3),
         "{:?}",
         recorded.meta.notes

@@ -337,7 +337,7 @@ fn a_bad_map_harms_only_the_sessions_it_is_wrong_about() {
         "line 4): KSUSENUM at 0x20000",
         "line 5): process 4194301 is gone",
         "SQL*Plus says: ORA-03113",
-        "is cut",
+        "is truncated",
     ] {
         assert!(recorded.stderr.contains(told), "{told}: {}", recorded.stderr);
     }

@@ -231,7 +231,7 @@ fn a_recording_that_is_renamed_away_is_written_where_it_is_now() {
     let outcome = recorder.outcome().expect_code(0).expect_stderr(&[
         "was moved to",
         plain(&now),
-        "while it was recorded",
+        "while it was being recorded",
     ]);
     scene.victim_is_untouched(&outcome.stderr);
     assert_eq!(

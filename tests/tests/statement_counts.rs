@@ -241,7 +241,7 @@ fn what_is_hidden_reset_and_thrown_out_is_said() {
     let at_least = evicted(&mut witness);
     let recorded = recorder.stop();
     let at_most = evicted(&mut witness);
-    for words in ["was reset", "throws statements out"] {
+    for words in ["was reset", "evicts statements"] {
         assert!(has_note(&recorded, words), "{words}: {:?}", notes(&recorded));
     }
     assert!(!has_note(&recorded, "pg_read_all_stats"));
@@ -272,6 +272,6 @@ fn a_server_without_it_says_so_once() {
     let told = notes(&recorded);
     let about = told
         .iter()
-        .filter(|note| note.contains("has not loaded pg_stat_statements"));
+        .filter(|note| note.contains("pg_stat_statements is not loaded"));
     assert_eq!(about.count(), 1, "{told:?}");
 }

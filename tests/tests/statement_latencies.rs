@@ -125,7 +125,7 @@ fn reads_have_their_statement(recorded: &Recorded) {
     let sleeper = id_of(recorded, LONG.1);
     let nothing = dbtime(&["report", path, "--io", "--query", &sleeper]);
     assert!(
-        (nothing.stdout.clone() + &nothing.stderr).contains("No reads are in this part"),
+        (nothing.stdout.clone() + &nothing.stderr).contains("There are no reads in this part"),
         "{nothing:?}"
     );
     let unknown = dbtime(&["report", path, "--latency", "--query", "4711"]);

@@ -199,7 +199,7 @@ fn a_server_that_comes_back_as_another_version_on_another_directory_is_followed(
         notes.filter(|note| note.text.contains(words)).count()
     };
     assert_eq!(
-        said("has not loaded pg_stat_statements"),
+        said("pg_stat_statements is not loaded"),
         1,
         "{:#?}",
         asked.meta.notes

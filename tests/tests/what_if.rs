@@ -211,7 +211,7 @@ fn a_faster_device_and_commits_that_do_not_wait_for_it() {
     assert!(
         assumes
             .iter()
-            .any(|of| of.as_str().is_some_and(|of| of.contains("of a denser load"))),
+            .any(|of| of.as_str().is_some_and(|of| of.contains("under a denser load"))),
         "{gone:#}"
     );
     drop((load, asks, cluster));

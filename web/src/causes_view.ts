@@ -89,7 +89,7 @@ export class CausesView {
     }
     const { of } = this;
     const summary = make("p", {}, make("strong", {}, `Blocked DB time ${amount(of, causes.blocked)}`));
-    summary.append(`, of which ${percent(causes.followed, causes.blocked)} % is followed to whoever had the lock or ended the wait, and further where that one was blocked too.`);
+    summary.append(`, of which ${percent(causes.followed, causes.blocked)} % was traced to whoever held the lock or ended the wait, and further if that session was blocked too.`);
     summary.append(make("small", {}, " (times of the ledger, divided by samples)"));
     summary.dataset.ns = String(causes.blocked);
     summary.dataset.followed = String(causes.followed);
@@ -113,9 +113,9 @@ export class CausesView {
   private whyEmpty(causes: Causes | null, filter: Filter): string | null {
     const names = notFollowed(filter).map((dimension) => DIMENSION_NAMES[dimension]);
     if (this.of.no_causes !== null) return this.of.no_causes;
-    if (names.length > 0) return `Who was waited for is not kept by ${names.join(" and ")}: take that choice back to see it.`;
+    if (names.length > 0) return `Who was waited for is not kept by ${names.join(" and ")}: clear that filter to see it.`;
     if (causes && causes.blocked > 0) return null;
-    return isFiltered(filter) ? "Nothing of what is chosen was blocked." : "No session was blocked in DB time.";
+    return isFiltered(filter) ? "Nothing in the selection was blocked." : "No DB time was blocked.";
   }
 
   private wait({ wait, sessions, ns, locks, causes, places }: CausedWait, all: Causes): { rows: HTMLElement[]; hidden: number } {

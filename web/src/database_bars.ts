@@ -18,7 +18,7 @@ export function drawDatabaseView(of: Recording, ledger: Ledger, into: HTMLElemen
     return;
   }
   if (view.dbTime === 0 && view.cpu === 0) {
-    into.append(make("p", { class: "empty" }, "There is no DB time in what is chosen, so there is nothing to compare."));
+    into.append(make("p", { class: "empty" }, "There is no DB time in the selection, so there is nothing to compare."));
     return;
   }
   const widest = Math.max(view.cpu + view.wait, view.dbTime);

@@ -14,7 +14,7 @@ import { SearchBox } from "./search_box.ts";
 import type { Zoom } from "./view.ts";
 import { oneLine, shown } from "./words.ts";
 
-const TITLES: Record<PlaceKind, string> = { cells: "Wait events and states", waits: "Wait events", functions: "Functions, by the difference in themselves", paths: "Call paths, down to where the difference spreads out", modules: "Modules" };
+const TITLES: Record<PlaceKind, string> = { cells: "Wait events and states", waits: "Wait events", functions: "Functions, by the difference in self time", paths: "Call paths, down to where the difference spreads out", modules: "Modules" };
 
 export class DifferencePage {
   private view: DifferenceView = read(location.hash);
@@ -76,7 +76,7 @@ export class DifferencePage {
       section("functions", "Which functions?", ...this.tablesOf("functions", "paths", "modules")),
       section("latency", "How long did single events take?", make("p", { class: "note" }, "Exact. GOOD → BAD; ~ = the change is noise or small."), this.latencies.element, this.emptyUnless(diff.latencies.length > 0, "One of the recordings has no latencies of single events: 'dbtime record --exact' records them.")),
       section("counters", "What was counted?", make("p", { class: "note" }, `Per ${diff.per}.`), this.counters.element, this.emptyUnless(diff.counters.length > 0, "The recordings have no counter in common.")),
-      make("footer", {}, `Written by dbtime ${this.of.dbtime}. Nothing of this page comes from a network, or goes there. ${this.of.left_out > 0 ? `${this.of.left_out.toLocaleString("en")} smaller differences found no place in it.` : ""}`),
+      make("footer", {}, `Written by dbtime ${this.of.dbtime}. This page neither loads nor sends anything over a network. ${this.of.left_out > 0 ? `${this.of.left_out.toLocaleString("en")} smaller differences were left out.` : ""}`),
     );
     this.draw();
   }
@@ -89,7 +89,7 @@ export class DifferencePage {
   private total(): HTMLElement {
     const { good, bad, difference, percent } = this.of.diff.db_time;
     const line = make("p", { id: "db-time" }, make("strong", {}, `DB time per ${this.of.diff.per}: ${amountOf(this.of, good)} in GOOD, ${amountOf(this.of, bad)} in BAD`));
-    line.append(`, ${signedOf(this.of, difference)} (${percent < 0 ? "−" : "+"}${Math.abs(percent).toFixed(1)} % of the larger).`, hint(" A click on a row lights up its frames in the flame graph."));
+    line.append(`, ${signedOf(this.of, difference)} (${percent < 0 ? "−" : "+"}${Math.abs(percent).toFixed(1)} % of the larger).`, hint(" Click a row to highlight its frames in the flame graph."));
     return line;
   }
 
@@ -100,13 +100,13 @@ export class DifferencePage {
   }
 
   private legend(): HTMLElement {
-    return make("p", { class: "note" }, swatch("more-time"), "▲ red: more time in the frame itself in BAD, ", swatch("less-time"), "▼ blue: less, for as much work; the stronger the more. Marked is what is 0.5 % of DB time or more. The width is the time of one side; the other is said of each frame.");
+    return make("p", { class: "note" }, swatch("more-time"), "▲ red: more time in the frame itself in BAD, ", swatch("less-time"), "▼ blue: less, for the same work; the stronger, the more. Differences of 0.5 % of DB time or more are marked. The width is the time of one side; each frame states the other.");
   }
 
   private whyNoStatements(): HTMLElement {
     const areKnown = this.of.diff.statements_per !== null;
-    const line = this.emptyUnless(areKnown, "Which SQL is not known: one of the recordings does not tell to which statements time belongs.", `Per ${this.of.diff.statements_per}.`);
-    if (areKnown) line.append(hint(" A click shows where in its ledger."));
+    const line = this.emptyUnless(areKnown, "The SQL is not known: one of the recordings does not say which statements time belongs to.", `Per ${this.of.diff.statements_per}.`);
+    if (areKnown) line.append(hint(" Click a row to see where in its ledger."));
     return line;
   }
 
@@ -177,7 +177,7 @@ export class DifferencePage {
       const tone = cell.difference > 0 ? "worse" : cell.difference < 0 ? "better" : "";
       return make("tr", {}, make("th", { scope: "row" }, oneLine(of.places.of_statements[at]?.[n] ?? "")), numberCell(amountOf(of, cell.good)), numberCell(amountOf(of, cell.bad)), numberCell(signedOf(of, cell.difference), tone));
     });
-    this.statementCells.append(make("h3", {}, "The ledger of the statement that is chosen"), make("div", { class: "scroll" }, make("table", {}, make("caption", { class: "unseen" }, "The ledger of the statement that is chosen"), make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows))));
+    this.statementCells.append(make("h3", {}, "The ledger of the selected statement"), make("div", { class: "scroll" }, make("table", {}, make("caption", { class: "unseen" }, "The ledger of the selected statement"), make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows))));
   }
 }
 

@@ -47,10 +47,10 @@ export class DiveDifferencePage {
     into.replaceChildren(
       make("header", {}, make("h1", {}, "What a call does in BAD that it did not do in GOOD"), make("p", {}, shown(good)), make("p", {}, shown(bad))),
       make("div", { class: "top" }, this.chips, trust),
-      section("answer", "The answer", make("p", { class: "summary" }, make("strong", {}, shown(answer))), ...problems, make("div", { class: "tools" }, this.search.element), make("p", {}, hint("A click on a row shows where its function is called."))),
+      section("answer", "The answer", make("p", { class: "summary" }, make("strong", {}, shown(answer))), ...problems, make("div", { class: "tools" }, this.search.element), make("p", {}, hint("Click a row to see where its function is called."))),
       section("only", "Which functions does only one of them call?", ...tablesOf("only_bad", "only_good")),
-      section("both", "Where does a call take longer?", make("p", { class: "note" }, "By the difference of their own time, on a CPU or off it."), ...tablesOf("functions", "paths")),
-      make("footer", {}, `Written by dbtime ${dbtime}. Nothing of this page comes from a network, or goes there. ${left_out > 0 ? `${left_out.toLocaleString("en")} rows with smaller differences found no place in it.` : ""}`),
+      section("both", "Where does a call take longer?", make("p", { class: "note" }, "By the difference in own time, on or off a CPU."), ...tablesOf("functions", "paths")),
+      make("footer", {}, `Written by dbtime ${dbtime}. This page neither loads nor sends anything over a network. ${left_out > 0 ? `${left_out.toLocaleString("en")} rows with smaller differences were left out.` : ""}`),
     );
     this.draw();
   }
@@ -100,7 +100,7 @@ export class DiveDifferencePage {
     this.chips.replaceChildren();
     if (view.function !== null) {
       const name = oneLine(view.function).slice(0, LONGEST);
-      this.chips.append(button(name, { class: "chip", title: "Rows with this function; a click shows all of them" }, () => this.choose(null)));
+      this.chips.append(button(name, { class: "chip", title: "Only rows with this function; click to show all" }, () => this.choose(null)));
     }
     const wanted = view.search.toLowerCase();
     const isShown = ({ path }: DiveChange) => (view.function === null || path.includes(view.function)) && (wanted === "" || path.some((name) => name.toLowerCase().includes(wanted)));
@@ -108,7 +108,7 @@ export class DiveDifferencePage {
       const all = of.diff[list];
       table.sortBy(view.orders.get(list));
       table.update(all.filter(isShown));
-      empty.textContent = all.length === 0 ? "None." : "None with what is chosen.";
+      empty.textContent = all.length === 0 ? "None." : "None in the selection.";
       empty.hidden = all.some(isShown);
     }
   }

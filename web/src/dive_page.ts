@@ -71,16 +71,16 @@ export class DivePage {
     const [source = "", ...how] = of.source_lines;
     const [exact = "", ...limits] = of.exact_lines;
     const trust = make("details", { id: "trust" }, make("summary", {}, shown(exact)));
-    const lines = ["Durations have in them what the tracer takes at each function: many short functions look more expensive than they are.", ...how, ...of.problems.map((problem) => `Not read: ${problem}`)];
+    const lines = ["Durations include the tracer's overhead at each function: many short functions look more expensive than they are.", ...how, ...of.problems.map((problem) => `Not read: ${problem}`)];
     trust.append(make("ul", {}, ...lines.map((line) => make("li", {}, shown(line)))));
     into.replaceChildren(
       make("header", {}, make("h1", {}, `Inside ${what}`), make("p", {}, shown(source))),
       make("div", { class: "top" }, this.chips, trust),
       section("calls", "Which calls, and how long?", ...this.calls()),
       section("tree", "What did they do?", this.about(), ...limits.map((line) => make("p", { class: "note" }, shown(line))), make("div", { class: "tools" }, this.search.element, this.levels.element), this.status, this.treeView.element),
-      section("functions", "Which functions?", make("p", { class: "note" }, "Whoever called them, in interrupts too; recursion counts once.", hint(" A click lights one up in the tree.")), this.functions.element),
+      section("functions", "Which functions?", make("p", { class: "note" }, "Whoever called them, in interrupts too; recursion counts once.", hint(" Click one to highlight it in the tree.")), this.functions.element),
       ...(of.samples ? [section("samples", "What was found in between?", ...this.samples(of.samples.line, of.samples.own))] : []),
-      make("footer", {}, `Written by dbtime ${of.dbtime}. Nothing of this page comes from a network, or goes there. ${this.leftOut()}`),
+      make("footer", {}, `Written by dbtime ${of.dbtime}. This page neither loads nor sends anything over a network. ${this.leftOut()}`),
     );
     this.find(false);
     this.draw();
@@ -95,18 +95,18 @@ export class DivePage {
   private calls(): Node[] {
     const { of } = this;
     const call = of.calls[0];
-    if (!call) return [make("p", { class: "empty" }, "No call was traced from its begin to its end: what is below is what hit calls that are cut, or came between them.")];
+    if (!call) return [make("p", { class: "empty" }, "No call was traced from start to end: what is below hit incomplete calls, or ran between them.")];
     const quantiles = call.p50_ns === null || call.p99_ns === null ? "" : `: half of them up to ${duration(call.p50_ns)}, 99 % up to ${duration(call.p99_ns)}, the longest ${duration(call.max_ns)}`;
     const name = oneLine(call.function).slice(0, LONGEST);
     const summary = call.count === 0 ? `${milliseconds(call.total_ns)} ms below ${name}` : `${counted(call.count, "call")} of ${name} took ${milliseconds(call.total_ns)} ms${quantiles}`;
-    const nodes: Node[] = [make("p", { class: "summary" }, make("strong", {}, `${summary}.`)), make("p", { class: "note" }, "Without the interrupts and the preemption that hit them."), callTable(of)];
+    const nodes: Node[] = [make("p", { class: "summary" }, make("strong", {}, `${summary}.`)), make("p", { class: "note" }, "Interrupts and preemption excluded."), callTable(of)];
     nodes.push(...of.foreign_lines.map((line) => make("p", { class: "note" }, shown(line))));
     if (of.layers.length > 0) nodes.push(make("h3", {}, "Where their time went"), layerTable(of));
     return nodes;
   }
 
   private about(): HTMLElement {
-    return make("p", { class: "note" }, "All calls merged. Total: with all that was called; self: on a CPU in the function itself.", hint(" Arrow keys go through the tree, open and close; * opens all of one level."));
+    return make("p", { class: "note" }, "All calls merged. Total: with all that was called; self: on a CPU in the function itself.", hint(" Arrow keys move through the tree, open and close nodes; * opens a whole level."));
   }
 
   private samples(line: string, own: number): Node[] {
@@ -118,7 +118,7 @@ export class DivePage {
     const { left_out_paths, left_out_functions, left_out_others } = this.of;
     const parts = [counted(left_out_paths, "call path"), counted(left_out_functions, "function"), `${counted(left_out_others, "row")} of other tables`];
     const found = parts.filter((part) => !part.startsWith("0 "));
-    return found.length === 0 ? "" : `What took least found no place in it: ${found.join(", ")}.`;
+    return found.length === 0 ? "" : `What took least was left out: ${found.join(", ")}.`;
   }
 
   private follow(): void {
@@ -204,12 +204,12 @@ export class DivePage {
     this.chips.replaceChildren();
     this.status.textContent = "";
     if (view.function !== null) {
-      this.chips.append(button(oneLine(view.function).slice(0, LONGEST), { class: "chip", title: "Lit up in the tree; a click takes that back" }, () => this.choose(null)));
+      this.chips.append(button(oneLine(view.function).slice(0, LONGEST), { class: "chip", title: "Highlighted in the tree; click to undo" }, () => this.choose(null)));
     }
     if (!found) return;
     const { count, ns } = this.tree.sum(found.nodes);
-    const what = count === 0 ? "No call path has such a function" : `${counted(count, "call path")} lit up: ${milliseconds(ns)} ms${of.calls_ns > 0 ? `, ${percent(ns, of.calls_ns)} % of the time of the calls` : ""}`;
-    this.status.textContent = count === 0 && of.left_out_paths > 0 ? `${what} among those that found a place.` : `${what}.`;
+    const what = count === 0 ? "No call path has such a function" : `${counted(count, "call path")} highlighted: ${milliseconds(ns)} ms${of.calls_ns > 0 ? `, ${percent(ns, of.calls_ns)} % of the time of the calls` : ""}`;
+    this.status.textContent = count === 0 && of.left_out_paths > 0 ? `${what} among those on this page.` : `${what}.`;
     if (view.function !== null) this.chips.append(make("small", {}, this.status.textContent));
   }
 }

@@ -62,7 +62,7 @@ export class FlameView {
   ) {
     this.ofFunction = new Uint32Array(of.functions.length);
     this.canvas = new Canvas(
-      "Flame graph. Arrow keys go from frame to frame, Enter chooses one, Z zooms to it, Escape shows all.",
+      "Flame graph. Arrow keys move from frame to frame, Enter selects one, Z zooms to it, Escape shows all.",
       "img",
       () => this.paint(),
     );

@@ -37,7 +37,7 @@ export class HeatMapView {
     private readonly tip: Tip,
     private readonly chooseTime: (range: Range | null) => void,
   ) {
-    this.canvas = new Canvas("Latencies over time. Arrow keys go from cell to cell, Enter chooses its time, Escape takes it back.", "group", () => this.paint());
+    this.canvas = new Canvas("Latencies over time. Arrow keys move from cell to cell, Enter selects its time, Escape clears it.", "group", () => this.paint());
     this.scale = new TimeScale(of, () => this.canvas.width);
     this.element.append(this.canvas.element, this.legend, this.status);
     this.canvas.element.addEventListener("pointerdown", (event) => this.begin(event));

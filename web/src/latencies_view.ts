@@ -45,7 +45,7 @@ export class LatenciesView {
     this.heat = new HeatMapView(of, tip, chooseTime);
     this.kinds = choice("of", kinds.map(({ kind }) => kind), (kind) => kinds.find((known) => known.kind === kind)!.words, (kind) => choose({ kind, by: null, of: null, us: null }));
     this.histogram = new HistogramView((us) => this.choose({ ...this.words, us: this.words.us?.[1] === us[1] ? null : us }));
-    this.table = new RankedTable<Group>("Latencies", this.columns(), "total", ({ labels }) => JSON.stringify(labels), (group) => this.isChosen(group), (group) => this.choose({ ...this.words, of: this.isChosen(group) ? null : group.labels }), sorted, false, () => "No event took so long.");
+    this.table = new RankedTable<Group>("Latencies", this.columns(), "total", ({ labels }) => JSON.stringify(labels), (group) => this.isChosen(group), (group) => this.choose({ ...this.words, of: this.isChosen(group) ? null : group.labels }), sorted, false, () => "No event took that long.");
     this.shown.append(this.table.element, this.title, this.heat.element, this.histogram.element);
     this.element.append(this.tools, this.what, this.note, this.empty, this.shown);
   }
@@ -61,7 +61,7 @@ export class LatenciesView {
     this.words = words;
     this.elapsed = elapsed;
     this.tools.hidden = all.kinds.length === 0;
-    if (all.kinds.length === 0) return this.say(`No latencies are in this recording. ${all.how_to_record ?? ""}`);
+    if (all.kinds.length === 0) return this.say(`There are no latencies in this recording. ${all.how_to_record ?? ""}`);
     const kind = Math.max(0, all.kinds.findIndex((known) => known.kind === words.kind));
     const ways = waysToGroup(all, kind);
     const by = ways.find((way) => way.join() === words.by) ?? ways[0]!;
@@ -76,15 +76,15 @@ export class LatenciesView {
     this.what.textContent = [explanation, `All events are counted; ${all.quantiles}.`, all.lost > 0 ? `${all.lost} events of the whole recording are missing, because the recorder had no room for them.` : ""].join(" ").trim();
     const names = notToldApart(of, kind, filter).map((dimension) => DIMENSION_NAMES[dimension]);
     if (choosesSessions(filter) && all.apart === "none") names.push("session");
-    if (names.length > 0) return this.say(`${called} are not told apart by ${names.join(" and ")} in this page: take that choice back to see them.`);
-    const alike = choosesSessions(filter) && all.apart === "alike" ? "Latencies are kept for all sessions of the same kind, user, database and application: they are those of all that are like the chosen ones." : "";
+    if (names.length > 0) return this.say(`${called} cannot be filtered by ${names.join(" and ")} on this page: clear that filter to see them.`);
+    const alike = choosesSessions(filter) && all.apart === "alike" ? "Latencies are kept for all sessions of the same kind, user, database and application: they are those of all sessions like the selected ones." : "";
     const { us } = words;
-    const onlyHere = us ? `Only this part of the page is about events of ${rangeWords(us)}: time elsewhere is not told apart by how long events took.` : "";
+    const onlyHere = us ? `Only this part of the page is limited to events of ${rangeWords(us)}: time elsewhere is not broken down by how long events took.` : "";
     this.note.textContent = [otherTime, alike, onlyHere].join(" ").trim();
     this.note.hidden = this.note.textContent === "";
     const asked = JSON.stringify([kind, by, filter.from, filter.to, ...filter.words]);
     const found = this.found.get(asked, () => groups(all, eventsTaken(of, kind, filter), by));
-    if (found.length === 0) return this.say(isFiltered(filter) ? "Nothing of what is chosen was such an event." : "There was no such event.");
+    if (found.length === 0) return this.say(isFiltered(filter) ? "There is no such event in the selection." : "There was no such event.");
     this.empty.hidden = true;
     this.shown.hidden = false;
     this.table.update(us ? within(found, us) : found);
@@ -93,7 +93,7 @@ export class LatenciesView {
     const name = this.choice.of ? this.choice.of.map((label) => nameOr(label)).join(", ") : called;
     const title = us ? `${oneLine(name)}, ${rangeWords(us)}` : oneLine(name);
     const these = us ? one?.within(us) : one;
-    this.title.textContent = these && these.count > 0 ? `${title}: ${summary(these, us)}` : `${title}: no event in what is chosen`;
+    this.title.textContent = these && these.count > 0 ? `${title}: ${summary(these, us)}` : `${title}: no event in the selection`;
     const chosen = filter.from === null && filter.to === null ? null : ([filter.from ?? of.from_us / 1e6, filter.to ?? of.to_us / 1e6] as [number, number]);
     const question = JSON.stringify([this.choice, us, ...filter.words]);
     const map = this.map.get(question, () => heatMap(of, ofRange(all, ofGroup(all, eventsTaken(of, kind, filter, false), this.choice), us)));

@@ -37,7 +37,7 @@ async function start(): Promise<void> {
     document.documentElement.dataset.ready = "yes";
   } catch (e) {
     const why = e instanceof Error ? e.message : String(e);
-    into.replaceChildren(make("p", { class: "trouble", role: "alert" }, `This page is damaged: ${shown(why)}. Ask for it again, or make it anew with 'dbtime html'.`));
+    into.replaceChildren(make("p", { class: "trouble", role: "alert" }, `This page is damaged: ${shown(why)}. Get another copy, or create it again with 'dbtime html'.`));
     document.documentElement.dataset.ready = "no";
   }
 }

@@ -55,6 +55,6 @@ export function listOfMarks(of: Recording, choose: (mark: Mark) => void): HTMLEl
     line.prepend(swatch);
     return make("li", {}, line);
   });
-  if (of.marks.length > LISTED) lines.push(make("li", {}, `${of.marks.length - LISTED} more in the picture`));
+  if (of.marks.length > LISTED) lines.push(make("li", {}, `${of.marks.length - LISTED} more in the chart`));
   return lines;
 }

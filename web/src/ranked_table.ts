@@ -160,7 +160,7 @@ export class RankedTable<Row> {
     line.dataset.key = key;
     if (!row) {
       line.className = "gone";
-      line.append(make("td", { colspan: String(this.columns.length) }, "no time in what is chosen"));
+      line.append(make("td", { colspan: String(this.columns.length) }, "no time in the selection"));
       return line;
     }
     if (this.choose) line.setAttribute("aria-selected", String(this.isChosen(row)));

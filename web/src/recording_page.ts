@@ -41,7 +41,7 @@ export class RecordingPage {
   private whole: Whole = { dbTime: 0, elapsed: 0 };
   private isEmptyByFilter = false;
   private readonly tip = new Tip();
-  private readonly chips = make("div", { class: "chips", role: "group", "aria-label": "What is chosen" });
+  private readonly chips = make("div", { class: "chips", role: "group", "aria-label": "Selection" });
   /** The same in words, for who hears the page. */
   private readonly said = make("p", { class: "unseen", role: "status" });
   private readonly summary = make("p", { class: "summary", role: "status" });
@@ -49,7 +49,7 @@ export class RecordingPage {
   private readonly database = make("div", { class: "database" });
   private readonly searchBox: SearchBox;
   private readonly stacksNote = make("p", { class: "note" });
-  private readonly sessionsNote = make("p", { class: "empty" }, "Functions or modules are chosen, and this page is too full to have stacks by session: take these choices back to see sessions.");
+  private readonly sessionsNote = make("p", { class: "empty" }, "Functions or modules are selected, and this page has no room for stacks by session: clear these filters to see sessions.");
   private readonly sqlNote = make("p", { class: "empty" });
   private readonly ledgerView: LedgerView;
   private readonly timelineView: TimelineView;
@@ -59,7 +59,7 @@ export class RecordingPage {
   private readonly causesNote = make("p", { class: "note" });
   private readonly blockersTitle = make("h3", {}, "Sessions by the time that others waited for them");
   private readonly blockersNote = make("p", { class: "note" }, "A session that waits for a chain waits for each session in it, so 'waited for' does not sum to the total.");
-  private readonly modulesNote = make("p", { class: "note" }, "Programs, libraries and parts of the kernel. Time belongs to the known function that was called last; a sleep to who called the scheduler.", hint(" A click on one chooses all that has its code anywhere on the way."));
+  private readonly modulesNote = make("p", { class: "note" }, "Programs, libraries and parts of the kernel. Time belongs to the known function that was called last; a sleep to the caller of the scheduler.", hint(" Click one to select everything with its code anywhere on the path."));
   private readonly blockers;
   private readonly statements;
   private readonly sessions;
@@ -105,7 +105,7 @@ export class RecordingPage {
       isChosen: has(dimension),
       choose: (word: string) => choose(dimension, word),
       sorted: (order: Order | null) => this.sorted(table, order),
-      whyEmpty: () => (this.isEmptyByFilter ? "No time in what is chosen." : "No time in this recording."),
+      whyEmpty: () => (this.isEmptyByFilter ? "No time in the selection." : "No time in this recording."),
     });
     this.blockers = blockerTable(of, acts("waited", "session"));
     this.statements = statementTable(of, whole, acts("sql", "query"));
@@ -141,7 +141,7 @@ export class RecordingPage {
       make("header", {}, make("h1", {}, shown(what ?? "")), ...how.map((line) => make("p", {}, shown(line)))),
       make("div", { class: "top" }, this.chips, this.said, trust),
       section("ledger", "Where did the time go?", this.summary, this.sentences, make("div", { class: "side" }, this.ledgerView.element, this.database)),
-      section("when", "When was it?", make("p", { class: "note" }, of.are_times ? "Average active sessions. " : "Per second. ", hint("Drag to choose a time, click to choose what.")), this.by.element, this.timelineView.element),
+      section("when", "When was it?", make("p", { class: "note" }, of.are_times ? "Average active sessions. " : "Per second. ", hint("Drag to select a time, click to select what.")), this.by.element, this.timelineView.element),
       section("waited", "Who was waited for?", this.causesNote, this.causesView.element, this.blockersTitle, this.blockersNote, this.blockers.element),
       section("code", "In which code?", make("div", { class: "tools" }, this.searchBox.element, this.mode.element, this.levels.element, this.first.element, this.direction.element, this.wholeStacks.element), this.stacksNote, this.flameView.element),
       section("sql", "Which SQL?", this.sqlNote, this.statements.element),
@@ -149,7 +149,7 @@ export class RecordingPage {
       section("functions", "Which functions?", this.functions.element),
       section("modules", "Whose code?", this.modulesNote, this.modules.element),
       section("latency", "How long did single events take?", this.latenciesView.element),
-      make("footer", {}, `Written by dbtime ${of.dbtime}. Nothing of this page comes from a network, or goes there. ${this.bounds()}`),
+      make("footer", {}, `Written by dbtime ${of.dbtime}. This page neither loads nor sends anything over a network. ${this.bounds()}`),
     );
     this.drawTop();
     await shownOnce();
@@ -182,13 +182,13 @@ export class RecordingPage {
   /** What the page had to leave out. */
   private bounds(): string {
     const { of } = this;
-    const widths = [`those of stacks by ${counted(of.stacks.width_s, "second")}`];
-    if (of.causes.rows > 0) widths.push(`of who was waited for by ${counted(of.causes.width_s, "second")}`);
-    if (of.locks.rows > 0) widths.push(`of locks by ${counted(of.locks.width_s, "second")}`);
-    if (of.latencies.rows > 0) widths.push(`of single events by ${counted(of.latencies.width_s, "second")}`);
-    const parts = [`It tells seconds apart by ${counted(of.times.width_s, "second")}, ${widths.join(", ")}.`];
-    if (of.alike.length > 0) parts.push("Its stacks are not told apart by session, but by kind of session, user, database and application.");
-    if (of.left_out_ns > 0) parts.push(`The stacks of ${amount(of, of.left_out_ns)} of DB time found no place in it.`);
+    const widths = [`for stacks ${counted(of.stacks.width_s, "second")}`];
+    if (of.causes.rows > 0) widths.push(`for who was waited for ${counted(of.causes.width_s, "second")}`);
+    if (of.locks.rows > 0) widths.push(`for locks ${counted(of.locks.width_s, "second")}`);
+    if (of.latencies.rows > 0) widths.push(`for single events ${counted(of.latencies.width_s, "second")}`);
+    const parts = [`Its time resolution is ${counted(of.times.width_s, "second")}, ${widths.join(", ")}.`];
+    if (of.alike.length > 0) parts.push("Its stacks are not kept by session, but by kind of session, user, database and application.");
+    if (of.left_out_ns > 0) parts.push(`The stacks of ${amount(of, of.left_out_ns)} of DB time were left out.`);
     return parts.join(" ");
   }
 
@@ -371,7 +371,7 @@ export class RecordingPage {
     this.direction.set(view.icicle ? "top" : "bottom");
     const notes = [this.otherTime(of.stacks, "Stacks are kept", "flame graph, functions and modules are those")];
     if (isFinerThanStacks(of, view.filter)) {
-      notes.push("Stacks are kept for all sessions of the same kind, user, database and application: flame graph, functions and modules are those of all that are like the chosen ones.");
+      notes.push("Stacks are kept for all sessions of the same kind, user, database and application: flame graph, functions and modules are those of all sessions like the selected ones.");
     }
     this.stacksNote.textContent = notes.join(" ").trim();
     this.stacksNote.hidden = this.stacksNote.textContent === "";
@@ -392,7 +392,7 @@ export class RecordingPage {
       chips.push(button(text, { class: "chip", "aria-label": `Remove ${what} ${value}`, title: "Remove" }, remove));
     };
     if (filter.from !== null || filter.to !== null) {
-      const from = filter.from === null ? "the begin" : clockTime(this.of, filter.from);
+      const from = filter.from === null ? "the start" : clockTime(this.of, filter.from);
       const to = filter.to === null ? "the end" : clockTime(this.of, filter.to);
       chip("time", `${from} to ${to}`, () => this.chooseTime(null));
     }
@@ -403,9 +403,9 @@ export class RecordingPage {
     }
     const ofAllLengths = { ...latency, us: null };
     if (latency.us) chip("latency", rangeWords(latency.us), () => this.go({ ...this.view, latency: ofAllLengths }));
-    this.said.textContent = words.length > 0 ? `Chosen: ${words.join("; ")}.` : "All of it is shown.";
+    this.said.textContent = words.length > 0 ? `Selected: ${words.join("; ")}.` : "Everything is shown.";
     if (chips.length > 1) chips.push(button("Show all", { class: "all" }, () => this.go({ ...this.view, filter: noFilter(), zoom: null, latency: ofAllLengths })));
-    if (chips.length === 0) chips.push(hint("All of it is shown. A click on a cell of the ledger, a band of the time line, a frame or a row chooses it; / searches the flame graph."));
+    if (chips.length === 0) chips.push(hint("Everything is shown. Click a cell of the ledger, a band of the timeline, a frame or a row to select it; / searches the flame graph."));
     this.chips.replaceChildren(...chips);
   }
 
@@ -424,7 +424,7 @@ export class RecordingPage {
     this.summary.replaceChildren();
     if (dbTime === 0) {
       const why = this.isEmptyByFilter
-        ? "There is no DB time in what is chosen: take a choice back to see more."
+        ? "There is no DB time in the selection: clear a filter to see more."
         : "There is no DB time in this recording: its sessions waited for work.";
       this.summary.append(make("span", { class: "empty" }, why));
     } else {
@@ -433,7 +433,7 @@ export class RecordingPage {
       const main = first ? `. Most of it: ${oneLine(of.waits[first.wait]!.label)}, ${percent(first.total, dbTime)} %` : "";
       this.summary.append(make("strong", {}, `DB time ${amount(of, dbTime)}`), `${sessions}${main}.`);
       const trust = [sums.mix === "mixed" ? "partly exact, partly sampled" : (sums.mix ?? ""), `${sums.samples.toLocaleString("en")} samples`];
-      if (sums.pooled > 0) trust.push(`${percent(sums.pooled, dbTime)} % pooled: of short sessions, by the samples of their kind`);
+      if (sums.pooled > 0) trust.push(`${percent(sums.pooled, dbTime)} % pooled: short sessions, by the samples of similar ones`);
       this.summary.append(make("small", {}, ` (${trust.join("; ")})`));
     }
     const view = databaseView(of, sums);
@@ -446,8 +446,8 @@ export class RecordingPage {
   }
 
   private whyNoStacks(): string {
-    if (this.whole.dbTime === 0) return this.isEmptyByFilter ? "There is no DB time in what is chosen." : "There is no DB time in this recording.";
-    return this.view.mode === "all" ? "No time to draw." : `Nothing of what is chosen was ${this.view.mode === "on-cpu" ? "on" : "off"} a CPU.`;
+    if (this.whole.dbTime === 0) return this.isEmptyByFilter ? "There is no DB time in the selection." : "There is no DB time in this recording.";
+    return this.view.mode === "all" ? "No time to draw." : `Nothing in the selection was ${this.view.mode === "on-cpu" ? "on" : "off"} a CPU.`;
   }
 
   /** For who measures: how long drawing the flame graph takes, and of how many frames. */

@@ -31,7 +31,7 @@ export class TimelineView {
     private readonly chooseTime: (range: Range | null) => void,
     private readonly choose: (dimension: Dimension, word: string) => void,
   ) {
-    this.canvas = new Canvas("Average active sessions over time. Arrow keys choose a time, with Shift a longer one; Escape takes it back.", "group", () => this.paint());
+    this.canvas = new Canvas("Average active sessions over time. Arrow keys select a time, with Shift a longer one; Escape clears it.", "group", () => this.paint());
     this.scale = new TimeScale(of, () => this.canvas.width);
     const marks = make("ul", { class: "legend marks", "aria-label": "Marks" }, ...listOfMarks(of, (mark) => chooseTime(timeOf(this.scale, mark))));
     marks.hidden = of.marks.length === 0;
@@ -57,8 +57,8 @@ export class TimelineView {
     const isEmpty = !timeline || timeline.values.length === 0;
     this.canvas.element.hidden = !timeline;
     this.note.hidden = !isEmpty;
-    if (!timeline) this.note.textContent = this.of.no_timeline ?? "No time passes in this recording.";
-    else if (isEmpty) this.note.textContent = "No session was active in what is chosen.";
+    if (!timeline) this.note.textContent = this.of.no_timeline ?? "This recording has no duration.";
+    else if (isEmpty) this.note.textContent = "No session was active in the selection.";
     if (timeline && timeline.before > 0) {
       this.note.hidden = false;
       this.note.textContent = `${amount(this.of, timeline.before)} began before the recording and are not drawn.`;
@@ -89,7 +89,7 @@ export class TimelineView {
       return line;
     });
     const areAbove = this.knowsCpus && !this.hasCpus && timeline.values.length > 0;
-    return areAbove ? [...values, make("li", {}, make("small", {}, `${counted(this.of.cpus, "CPU")}, above the picture`))] : values;
+    return areAbove ? [...values, make("li", {}, make("small", {}, `${counted(this.of.cpus, "CPU")}, above the chart`))] : values;
   }
 
   /** The same in numbers, inside of the canvas: for who hears the page. */

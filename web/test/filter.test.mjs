@@ -463,7 +463,7 @@ test("what is exact, sampled, pooled and lost is one line, of the report's own n
   const quality = ["samples 5, torn 0, lost 1; not sampled 0.057 s (0.3 % of all time shown)", "22 of 100 distinct frames could not be named"];
   const line = (...how) => of.trustLine({ first_lines: ["PostgreSQL 17.1 on host, 2 CPUs", "From 2025-06-15 15:06:40 UTC, 20.000 s", ...how], quality });
   const totals = "Exact: the totals of each session (kernel accounting). Sampled: how they split by wait event, state and stack.";
-  const pooled = "Pooled: 1.3 % of DB time, of sessions too short to be sampled each: their exact totals, split by the samples of their kind.";
+  const pooled = "Pooled: 1.3 % of DB time, from sessions too short to be sampled individually: their exact totals, split by the samples of similar sessions.";
   assert.equal(line(totals, pooled), `Exact: the totals of each session. Sampled: how they split by wait event, state and stack. Pooled: 1.3 % of DB time. · ${quality[0]}`);
   assert.equal(line("Exact: disk. Partly exact: sleep (5.0 % sampled)."), `Exact: disk. Partly exact: sleep. · ${quality[0]}`);
   assert.equal(line("All times are exact."), `All times are exact. · ${quality[0]}`);

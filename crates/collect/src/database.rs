@@ -321,7 +321,7 @@ pub(crate) trait Database {
         _clock: Clock,
         _texts: Texts,
     ) -> Result<ServerStatistics, String> {
-        Err("only PostgreSQL servers are asked for their statistics".to_string())
+        Err("dbtime reads only those of PostgreSQL servers".to_string())
     }
 
     /// Has the server asked for these from now on that runs in the place of the one that was asked before. `goes_on`: it counts on where

@@ -18,7 +18,8 @@ pub(crate) fn by_name(name: &str) -> Result<u32, CollectError> {
         name: name.escape_debug().to_string(),
         why,
     };
-    let device = number(name).ok_or_else(|| wrong(format!("no such block device; there are {}", known())))?;
+    let device =
+        number(name).ok_or_else(|| wrong(format!("no such block device; choose from {}", known())))?;
     let directory = directory(device);
     if directory.join("partition").exists() {
         let disk = disk_of_partition(&directory).unwrap_or_else(|| "the whole disk".to_string());
@@ -29,7 +30,7 @@ pub(crate) fn by_name(name: &str) -> Result<u32, CollectError> {
     if !has_requests(&directory) {
         let below = below(&directory);
         let instead = if below.is_empty() {
-            format!("there are {}", known())
+            format!("choose from {}", known())
         } else {
             format!("it is built on {}", below.join(", "))
         };

@@ -18,7 +18,7 @@ pub enum CollectError {
     NoServerOn(PathBuf),
     /// What runs there is no standby of the server that is recorded.
     #[error(
-        "--standby {0}: this is the server that is recorded, or one of another major version: give the data directory of a standby of it"
+        "--standby {0}: this is the recorded server itself, or one of another major version: give the data directory of one of its standbys"
     )]
     NoStandby(PathBuf),
     /// Standbys are PostgreSQL's.

@@ -55,7 +55,7 @@ impl Scratch {
                 .map_err(|e| {
                     io::Error::new(
                         e.kind(),
-                        format!("{}: no room for temporary files: {e}", home.display()),
+                        format!("{}: cannot create a temporary directory: {e}", home.display()),
                     )
                 })?;
             // Another start may take it for abandoned, and remove it, before it is locked.

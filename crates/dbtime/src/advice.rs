@@ -49,7 +49,7 @@ fn denied(path: &Path, error: &anyhow::Error) -> Option<String> {
     let Some(recording) = recording else {
         // It may be anybody's directory: nobody is told to make it theirs.
         return is_closed(path)
-            .then(|| format!("{error:#}: what is recorded is for its owner only; read it with sudo"));
+            .then(|| format!("{error:#}: only its owner can read a recording; read it with sudo"));
     };
     let name = recording.display().to_string();
     Some(format!(

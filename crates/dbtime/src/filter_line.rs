@@ -32,7 +32,7 @@ pub fn of_words(words: &[String]) -> Result<Filter, String> {
     let line = Line::try_parse_from(options(words)).map_err(|e| first_sentence(&e.to_string()))?;
     if line.selection.from.is_some() || line.selection.to.is_some() {
         return Err(
-            "--from and --to are not for live data: on a screen, Left and Right move in time".to_string(),
+            "--from and --to are not for live data: in 'dbtime top', Left and Right move in time".to_string(),
         );
     }
     if !line.selection.host.is_empty() {
@@ -81,7 +81,7 @@ fn words(text: &str) -> Result<Vec<String>, String> {
         }
     }
     if quote.is_some() {
-        return Err("a quote is not closed".to_string());
+        return Err("unclosed quote".to_string());
     }
     words.extend(word);
     Ok(words)

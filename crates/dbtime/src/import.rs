@@ -62,7 +62,7 @@ impl Store {
         match self.sink.as_ref().is_some_and(|sink| sink.hand_over(part)) {
             true => Ok(()),
             // Why is said by who wrote.
-            false => Err(io::Error::other("they could not be written")),
+            false => Err(io::Error::other("rows could not be written")),
         }
     }
 
@@ -233,7 +233,7 @@ pub fn open(paths: &[PathBuf], about: &FileOptions, detail: Detail) -> anyhow::R
         inputs::note(path);
     }
     mend_folders();
-    let folder = Scratch::new(Scratch::IMPORT).context("no room for rows that do not fit into memory")?;
+    let folder = Scratch::new(Scratch::IMPORT).context("cannot store rows that do not fit into memory")?;
     let recording = folder.path().join("import.dbt");
     let mut store = Store::new(output::place(&recording)?, None);
     let imported = read(paths, about, detail, &mut store).context("not a recording")?;

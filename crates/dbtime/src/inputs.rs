@@ -32,7 +32,7 @@ pub fn check(output: &Path) -> io::Result<()> {
     match output.metadata() {
         Ok(metadata) if read.contains(&identity(&metadata)) => Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "it is read for this answer, and is not replaced by it: choose another name",
+            "it is one of the input files: choose another name",
         )),
         _ => Ok(()),
     }

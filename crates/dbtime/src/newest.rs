@@ -61,8 +61,8 @@ fn newest<const N: usize>(without: &[&Path]) -> anyhow::Result<[PathBuf; N]> {
     let mut newest = found.into_iter().rev().map(|(_, path)| path);
     let few = || {
         let what = match N + without.len() {
-            1 => "no recording is in the current directory: name one",
-            _ => "fewer than two recordings are in the current directory: name both",
+            1 => "no recording in the current directory: name one",
+            _ => "fewer than two recordings in the current directory: name both",
         };
         Usage(what.to_string())
     };

@@ -45,7 +45,11 @@ pub fn open(
     }
     for (option, typed) in [("--host", &selection.host), ("--server", &selection.server)] {
         if let (Some(path), false) = (paths.first(), typed.is_empty()) {
-            return Err(Usage(format!("{option} is for stores, which {} is not", path.display())).into());
+            return Err(Usage(format!(
+                "{option} is for stores, and {} is not one",
+                path.display()
+            ))
+            .into());
         }
     }
     let source = import::open(paths, about, detail)?;
@@ -71,7 +75,7 @@ fn open_store(address: Address, selection: &Selection) -> anyhow::Result<Source>
     let copies = match address.is_remote() {
         true => {
             mend_folders();
-            Some(Scratch::new(Scratch::STORE).context("no room for copies of what is read")?)
+            Some(Scratch::new(Scratch::STORE).context("cannot store copies of what is read")?)
         }
         false => None,
     };
@@ -140,7 +144,7 @@ impl Drop for TellsRead {
     fn drop(&mut self) {
         let BytesRead { read, all } = self.read.bytes();
         say(format_args!(
-            "{}: {} of {} bytes read of the recordings that were chosen",
+            "{}: read {} of {} bytes of the selected recordings",
             self.store, read, all
         ));
     }

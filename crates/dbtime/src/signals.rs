@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 const EXIT_STATUS: i32 = 1;
 
 /// What is said then.
-const ENDED_AT_ONCE: &[u8] = b"\ndbtime: ended before it had finished: what had not been written is lost\n";
+const ENDED_AT_ONCE: &[u8] = b"\ndbtime: stopped before it had finished: what was not yet written is lost\n";
 /// A second signal that comes sooner is the same Ctrl-C: a wrapper has passed it on, or a key was held down. In good order the work
 /// ends within this time, as a rule.
 const SAME_CTRL_C_MS: u64 = 3_000;

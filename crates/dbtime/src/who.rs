@@ -88,8 +88,8 @@ fn pid(number: &str, word: &str) -> Result<u32, String> {
     let pid: Option<NonZeroU32> = number.parse().ok();
     pid.map(NonZeroU32::get).ok_or_else(|| {
         format!(
-            "'{number}' in '{word}' is not a pid: pids are whole numbers, with commas and no blanks between them (4711,4712); for a name \
-             that begins with a digit, say what it names (user={word})"
+            "'{number}' in '{word}' is not a pid: pids are whole numbers, separated by commas without blanks (4711,4712); for a name \
+             that begins with a digit, write NAME=VALUE (user={word})"
         )
     })
 }
@@ -125,8 +125,8 @@ fn within_quotes<'a>(text: &'a str, word: &str) -> Result<&'a str, String> {
         Some((within, "")) => Ok(within),
         // As where a shell divides a variable at its blanks.
         None => Err(format!(
-            "{word}: the quote is not closed in this word; what has blanks has to arrive as one word, as application='my app' \
-            typed in a shell does, or a variable within \"\""
+            "{word}: unclosed quote; a value with blanks has to arrive as one word: type application='my app' in a shell, \
+            or put a variable within \"\""
         )),
         Some(_) => Err(format!(
             "{word}: quotes must enclose the whole value; if the value contains {quote}, use the other kind of quotes"
@@ -224,8 +224,8 @@ mod tests {
             assert_eq!(application(word), Ok(expected), "{word}");
         }
         for (word, part) in [
-            ("application='my", "not closed"),
-            ("application='", "not closed"),
+            ("application='my", "unclosed"),
+            ("application='", "unclosed"),
             ("application='it's'", "other kind"),
             ("application=\"my\" app", "whole value"),
         ] {

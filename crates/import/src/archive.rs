@@ -81,7 +81,7 @@ impl<'a> Archive<'a> {
         if contents.packed_bytes > length {
             return Err(io(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "the files in it overlap: such an archive is made to fill up whatever unpacks it",
+                "the files in it overlap, as in a zip bomb",
             )));
         }
         Ok(Some((Archive(zip), contents)))
@@ -176,7 +176,7 @@ impl Seek for Window<'_> {
         // As of a file: positions have 63 bits.
         self.at = at
             .filter(|at| i64::try_from(*at).is_ok())
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a place that no file has"))?;
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "seek position out of range"))?;
         Ok(self.at)
     }
 }

@@ -18,10 +18,10 @@ pub enum ImportError {
     #[error("{0}: the file is empty")]
     Empty(PathBuf),
     /// Whoever asked for the rows could not take them.
-    #[error("the rows cannot be kept: {0}")]
+    #[error("cannot store the rows: {0}")]
     Output(io::Error),
     /// Its contents are of no format that dbtime knows.
-    #[error("{path}: no format that dbtime can import; it reads {known}")]
+    #[error("{path}: not a format that dbtime can import; it reads {known}")]
     UnknownFormat {
         /// What was read.
         path: PathBuf,

@@ -566,8 +566,8 @@ fn trace_problems(path: &str, lines: u64, trace: &SqlTrace) -> Vec<String> {
     }
     if trace.begun_before_us >= WORTH_TELLING_US {
         told.push(format!(
-            "{path}: the call of line {} had begun {}.{:03} s before the first line of its session: what it waited in that time is \
-             not in the trace, and counts as CPU or as unaccounted",
+            "{path}: the call on line {} had begun {}.{:03} s before the first line of its session: its \
+             waits in that time are not in the trace, and count as CPU or as unaccounted",
             trace.begun_before_line,
             trace.begun_before_us / 1_000_000,
             trace.begun_before_us / 1_000 % 1_000
@@ -589,14 +589,14 @@ fn trace_problems(path: &str, lines: u64, trace: &SqlTrace) -> Vec<String> {
     }
     if trace.texts_left_out > 0 {
         told.push(format!(
-            "{path}: texts of {} statements are left out: those before them take {} MB",
+            "{path}: texts of {} statements are left out: earlier texts already take {} MB",
             trace.texts_left_out,
             MAX_TEXTS >> 20
         ));
     }
     if trace.cut_lines > 0 {
         told.push(format!(
-            "{path}: cut lines, which are not counted: {}, the first is line {}",
+            "{path}: truncated lines, not counted: {}, the first is line {}",
             trace.cut_lines, trace.first_cut_line
         ));
     }
@@ -604,19 +604,20 @@ fn trace_problems(path: &str, lines: u64, trace: &SqlTrace) -> Vec<String> {
         told.push(format!("{path}: the file ends inside the text of a statement"));
     } else if trace.ends_in_line {
         told.push(format!(
-            "{path}: the last line, {lines}, has no line end: the file was cut there, or is still being written"
+            "{path}: the last line, {lines}, has no newline: the file was truncated there, or is still \
+             being written"
         ));
     }
     if trace.clock_wraps > 0 {
         told.push(format!(
-            "{path}: the clock of the trace has 32 bits and wrapped {}: times are counted on across it",
+            "{path}: the clock of the trace has 32 bits and wrapped {}: times continue across it",
             times(trace.clock_wraps)
         ));
     }
     if trace.clock_steps > 0 {
         told.push(format!(
-            "{path}: the clock of the trace goes back {}, by {}.{:06} s in all: times are counted on from where it \
-             stood, and how much time passed there is not known",
+            "{path}: the clock of the trace goes back {}, by {}.{:06} s in all: times continue from where \
+             it was, and how much time passed there is not known",
             times(trace.clock_steps),
             trace.clock_steps_us / 1_000_000,
             trace.clock_steps_us % 1_000_000

@@ -55,7 +55,8 @@ impl<'a> Inputs<'a> {
                     }
                     if contents.count > MAX_MEMBERS {
                         inputs.problems.push(format!(
-                            "{}: of its {} files the first {MAX_MEMBERS} are read: unpack it to read all",
+                            "{}: only the first {MAX_MEMBERS} of its {} files are read: unpack it to read \
+                             all",
                             path.display(),
                             contents.count
                         ));

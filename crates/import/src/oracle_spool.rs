@@ -45,7 +45,7 @@ impl Heading {
     pub(crate) fn is_known(&self, path: &str, into: &mut Import) -> bool {
         if let Some(version) = &self.other_version {
             into.problem(format!(
-                "{path}: this dbtime does not know version {version} of the format: nothing is read"
+                "{path}: this dbtime does not support version {version} of the format: nothing is read"
             ));
         }
         self.other_version.is_none()

@@ -259,8 +259,8 @@ impl<'a> Reader<'a> {
         if !self.switches.has_any() {
             let path = self.switches.file.path.clone();
             self.switches.into.problem(format!(
-                "{path}: no line of a switch: of what 'perf sched timehist' prints with -s alone, or of wakeups, there are no times to \
-                 add up"
+                "{path}: no lines of context switches: what 'perf sched timehist' prints with -s alone, or \
+                 of wakeups, has no times to add up"
             ));
         }
         self.switches.finish(lines);

@@ -34,7 +34,7 @@ fn a_table_is_read_to_the_digit() {
         .replace("1.240        .124", "1.248        .125");
     let imported = of_text(never).expect("a known format");
     assert!(
-        says(&imported, "how long it was looked cannot be told"),
+        says(&imported, "does not show how long was sampled"),
         "{:?}",
         imported.problems
     );
@@ -89,19 +89,19 @@ fn what_is_damaged_is_told_with_its_line() {
         (
             "500        100",
             "900        100",
-            "text.trc:7: left out, because its numbers do not fit",
+            "text.trc:7: left out, because its numbers contradict",
         ),
         (".124\n", "\n", "text.trc:8: "),
         (
             "1.240        .124",
             "1.240        .924",
-            "text.trc:8: left out, because its numbers do not fit",
+            "text.trc:8: left out, because its numbers contradict",
         ),
         // Only as many columns as fit into 80 are in a line.
         (
             "FUNC     ",
             "\n---------- -----------------------------------\nFUNC     ",
-            "text.trc:7: the table is folded",
+            "text.trc:7: the table is wrapped",
         ),
     ] {
         assert!(table.contains(from), "{from}");

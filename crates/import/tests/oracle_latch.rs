@@ -188,7 +188,7 @@ fn what_is_damaged_or_missing_is_told_with_its_line() {
             "\"kghalo\",",
             "\"kghalo\"\n,",
             6,
-            "lines of holders that were written and are missing: those holders are shown too short: 1",
+            "lines of holders that were written but are missing: their holds are shown too short: 1",
         ),
         (
             "held,2026-01-02T03:04:05.400000Z,13",
@@ -200,7 +200,7 @@ fn what_is_damaged_or_missing_is_told_with_its_line() {
             "taken,2026-01-02T03:04:05.250000Z",
             "taken,2026-01-02T03:04:5.250000Z",
             8,
-            "none says how many samples were taken beside theirs: 5",
+            "no line says how many samples were taken along with theirs: 5",
         ),
         (
             ",7500,5,.",
@@ -219,7 +219,7 @@ fn what_is_damaged_or_missing_is_told_with_its_line() {
     }
     assert!(says(
         &of_text(whole.replace("end,.\n", "")).expect("a known format"),
-        "the file was cut"
+        "the file was truncated"
     ));
     assert_eq!(lines, whole.lines().count());
     for nothing in [

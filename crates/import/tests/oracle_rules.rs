@@ -565,7 +565,7 @@ fn a_trace_that_says_no_time_of_day_says_that() {
         let problems = imported(text).problems;
         problems
             .iter()
-            .any(|told| told.contains("no line says a time of day"))
+            .any(|told| told.contains("no line gives a time of day"))
     };
     let text = call("EXEC", 1, 7, 50, 0, 9_000_100);
     assert!(told(&text));

@@ -122,7 +122,7 @@ fn what_grew_between_two_readings_is_there() {
     for said in [
         "sessions that ended between two readings and are not in the file: 1",
         "although they had begun: 1",
-        "lower than in the reading before: 1",
+        "lower than in the previous reading: 1",
     ] {
         assert!(
             imported.problems.iter().any(|problem| problem.contains(said)),
@@ -212,7 +212,7 @@ fn another_version_and_other_orders_are_told() {
         imported
             .problems
             .iter()
-            .any(|problem| problem.contains("not after")),
+            .any(|problem| problem.contains("not later than")),
         "{:?}",
         imported.problems
     );

@@ -494,7 +494,7 @@ fn samples_of_every_set_of_columns_are_understood() {
         let is_told = imported
             .problems
             .iter()
-            .any(|problem| problem.contains("no line of a switch"));
+            .any(|problem| problem.contains("no lines of context switches"));
         assert_eq!(is_told, printed(&path).is_empty(), "{file}");
         assert_eq!(imported.problems.len(), usize::from(is_told), "{file}");
         assert_eq!(imported.rows.switches.len(), printed(&path).len(), "{file}");
@@ -511,7 +511,10 @@ fn samples_of_every_set_of_columns_are_understood() {
             "{file}"
         );
         assert_eq!(imported.problems.len(), 1, "{file}");
-        assert!(imported.problems[0].contains("no line of a switch"), "{file}");
+        assert!(
+            imported.problems[0].contains("no lines of context switches"),
+            "{file}"
+        );
     }
 }
 

@@ -280,7 +280,10 @@ fn encodings_with_sizes_of_their_own() {
             .set_dictionary_enabled(false)
             .set_column_encoding("text".into(), encoding);
         replace(&path, "statements", &[("text", Arc::clone(&text))], builder);
-        assert_eq!(costs_itself::<StatementRow>(&path, "which dbtime does not do"), 0);
+        assert_eq!(
+            costs_itself::<StatementRow>(&path, "which dbtime does not use"),
+            0
+        );
     }
 }
 
@@ -361,7 +364,7 @@ fn segments_are_merged_within_the_bounds_within_which_they_are_read() {
         fs::copy(&victim, other).unwrap();
     }
     let error = compact(&path).unwrap_err().to_string();
-    assert!(error.contains("more than is read of a file"), "{error}");
+    assert!(error.contains("too large to be read"), "{error}");
     assert_eq!(read::<StatementRow>(&path).0, 7 + 7 + 7);
 
     fs::write(&victim, &good).unwrap();

@@ -80,8 +80,10 @@ pub fn write_svg(diff: &Diff, widths: Widths, out: &mut dyn Write) -> io::Result
     let mut options = flamegraph::Options::default();
     options.title = shortened(&printable(&diff.answer()), TITLE_PX, TITLE_CHARACTER_PX);
     options.subtitle = Some(match widths {
-        Widths::Bad => "Width: time in BAD. Red: more than in GOOD, blue: less, for as much work".to_string(),
-        Widths::Good => "Width: time in GOOD. Red: more in BAD, blue: less, for as much work".to_string(),
+        Widths::Bad => {
+            "Width: time in BAD. Red: more than in GOOD, blue: less, for the same work".to_string()
+        }
+        Widths::Good => "Width: time in GOOD. Red: more in BAD, blue: less, for the same work".to_string(),
     });
     options.count_name = "us".to_string();
     options.factor = 2f64.powi(shift.cast_signed()) / 1e3;

@@ -109,7 +109,8 @@ fn missed(view: &DatabaseView) -> (u128, &'static str) {
     let parts = [
         (
             view.run_queue_inside_idle_waits_ns,
-            "time in which a command had come and no CPU was free to take it up, which the database calls idle",
+            "time in which a command had arrived but no CPU was free to run it, which the database calls \
+             idle",
         ),
         (
             view.run_queue_outside_waits_ns,

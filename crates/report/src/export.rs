@@ -41,13 +41,13 @@ const EXPORTERS: [&dyn Exporter; 7] = [&Svg, &FoldedText, &Pprof, &Speedscope, &
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// No format has this ending.
-    #[error("{path}: no output format has this ending; choose one of {}", endings())]
+    #[error("{path}: no output format has this extension; choose one of {}", endings())]
     Ending {
         /// The name as given.
         path: String,
     },
     /// There is no stack.
-    #[error("no time to draw: the recording or the part chosen of it is empty")]
+    #[error("no time to draw: the recording, or the selected part of it, is empty")]
     Empty,
     /// Writing failed.
     #[error(transparent)]

@@ -141,7 +141,7 @@ pub fn parse_fact(text: &str) -> Result<(Dimension, String), String> {
             .collect();
         let name = text.split_once('=').map_or("", |(name, _)| name);
         format!(
-            "give NAME=VALUE, with a name out of {}{}",
+            "expected NAME=VALUE, where NAME is one of {}{}",
             facts.join(", "),
             did_you_mean(name, &facts)
         )

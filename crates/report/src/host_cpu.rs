@@ -61,7 +61,8 @@ impl HostCpu {
             share => format!(", the hypervisor {share:.0} %"),
         };
         format!(
-            "The server had {:.0} % of the host's CPUs, other processes {:.0} %{named}{stolen}; {:.0} % was idle.",
+            "The server used {:.0} % of the host's CPUs, other processes {:.0} %{named}{stolen}; {:.0} % \
+             was idle.",
             share(self.server_ns),
             share(self.others_ns),
             share(self.idle_ns),
@@ -165,7 +166,8 @@ mod tests {
         let host = builder.finish().expect("it was recorded");
         assert_eq!(
             host.sentence(),
-            "The server had 50 % of the host's CPUs, other processes 42 % (gzip 40 %, dbtime 2 %), the hypervisor 3 %; 5 % was idle."
+            "The server used 50 % of the host's CPUs, other processes 42 % (gzip 40 %, dbtime 2 %), the \
+             hypervisor 3 %; 5 % was idle."
         );
         assert_eq!(
             host.server_ns + host.others_ns + host.stolen_ns + host.idle_ns,

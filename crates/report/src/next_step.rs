@@ -114,7 +114,7 @@ pub fn next_steps(report: &Report) -> Vec<NextStep> {
         // Where reads came from is known where every call was timed.
         let (options, what) = match meta.collector.tier == CALLS_TIER {
             true => ("--io", "where reads came from, page cache or device"),
-            false => ("--latency --kind wait", "how long single waits were"),
+            false => ("--latency --kind wait", "how long single waits took"),
         };
         let why = format!("{what} (waits for I/O: {io:.0} % of DB time)");
         steps.push((io, NextStep::new("report", options, why)));
@@ -132,7 +132,7 @@ pub fn next_steps(report: &Report) -> Vec<NextStep> {
         && share(first.sums.total_ns()) >= ONE_STATEMENT
     {
         let part = share(first.sums.total_ns());
-        let why = format!("the one statement that {part:.0} % of DB time was in");
+        let why = format!("the one statement with {part:.0} % of DB time");
         let options = format!("--query {}", query_id(first.id));
         steps.push((part, NextStep::new("report", &options, why)));
     }
@@ -160,7 +160,7 @@ fn code_of_a_part(report: &Report) -> Option<NextStep> {
         ),
         _ => return None,
     };
-    let why = "the code that its time was in".to_string();
+    let why = "the code its time was spent in".to_string();
     let has_code = has::<StackRow>(&report.meta) && report.db_time_ns() > 0;
     (is_whole(&report.meta, &rest) && has_code).then(|| NextStep::new("flame", &option, why))
 }
@@ -310,7 +310,7 @@ pub fn next_steps_of_timeline(timeline: &Timeline) -> Vec<NextStep> {
             since_start(whole_second(bucket.period.from_us)),
             since_start(round_up(bucket.period.to_us))
         );
-        let why = format!("the busiest time alone ({:.2} active sessions)", of(bucket));
+        let why = format!("the busiest period only ({:.2} active sessions)", of(bucket));
         NextStep::new("report", &options, why)
     });
     step.into_iter().collect()

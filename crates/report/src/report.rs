@@ -110,7 +110,7 @@ pub enum ReportError {
     },
     /// The filter names a wait event of which there is nothing.
     #[error(
-        "no time in wait '{wait}' in the chosen part of this recording; it has {}{}",
+        "no time in wait '{wait}' in the selected part of this recording; it has {}{}",
         or_nothing(recorded),
         did_you_mean(wait, &names_of_waits(recorded))
     )]
@@ -122,7 +122,7 @@ pub enum ReportError {
     },
     /// The filter names a state of which there is nothing.
     #[error(
-        "no time in state '{state}' in the chosen part of this recording; it has {}",
+        "no time in state '{state}' in the selected part of this recording; it has {}",
         or_nothing(recorded)
     )]
     NoSuchState {
@@ -133,7 +133,7 @@ pub enum ReportError {
     },
     /// The filter names a statement of which there is nothing.
     #[error(
-        "no time in query {id} in the chosen part of this recording; it has {}{}",
+        "no time in query {id} in the selected part of this recording; it has {}{}",
         or_nothing(recorded),
         if *more { " …" } else { "" }
     )]
@@ -178,26 +178,27 @@ pub enum ReportError {
     #[error("no function {0} in this trace; --functions lists them")]
     NoSuchFunction(String),
     /// No call of this number is kept (0 = none at all).
-    #[error("{}", match .0 { 0 => "no call is kept whole in this trace".to_string(), n => format!("call {n} is not among those that are kept whole") })]
+    #[error("{}", match .0 { 0 => "no call is kept in full in this trace".to_string(), n => format!("call {n} is not one of those kept in full") })]
     NoSuchCall(u64),
     /// What commands did is added up over sessions, for whole commands.
     #[error(
-        "what commands did is added up for whole commands, over all sessions: choose by --query, --from and --to, not by session, \
-         wait or state"
+        "what commands did is summed for whole commands, over all sessions: filter by --query, --from and \
+         --to, not by session, wait or state"
     )]
     CommandsAreWhole,
     /// A time line needs moments.
-    #[error("no time line: the file does not say when anything was, so all of it is one moment")]
+    #[error("no timeline: the file has no timestamps")]
     NoMoments,
     /// A time line needs a time that passes.
-    #[error("no time line: no time passes in the recording or the part chosen of it")]
+    #[error("no timeline: the recording, or the selected part of it, has no duration")]
     NoLength,
     /// There are no such buckets.
     #[error(transparent)]
     Buckets(#[from] WidthError),
     /// Causes are drawn as frames, and asked for as levels.
     #[error(
-        "--causes draws who was waited for as frames: leave it out, or --by cause and --by root, which draw a level of it"
+        "--causes draws who was waited for as frames: omit it, or omit --by cause and --by root, which draw \
+         one level of it"
     )]
     CausesTwice,
     /// A heat map shows one kind of latency.

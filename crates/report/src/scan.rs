@@ -290,7 +290,7 @@ pub(crate) fn finish(
     let (period, outside) = period(meta, filter, seconds);
     if outside {
         problems.push(Problem(
-            "rows lie outside of the time of the recording; elapsed time was widened to hold them"
+            "rows are outside the time range of the recording; elapsed time was extended to include them"
                 .to_string(),
         ));
     }

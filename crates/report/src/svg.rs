@@ -157,7 +157,7 @@ fn subtitle(folded: &Folded) -> String {
     let fidelity = folded.fidelity.map_or("", |fidelity| fidelity.as_str());
     let pooled = match percent(folded.pooled_ns, folded.total_ns) {
         Some(percent) if folded.pooled_ns > 0 => {
-            format!(", {percent:.1} % pooled: of short sessions, by the samples of their kind")
+            format!(", {percent:.1} % pooled: short sessions, by the samples of similar ones")
         }
         _ => String::new(),
     };

@@ -126,7 +126,7 @@ fn titles(timeline: &Timeline, svg: &mut Svg) {
     );
     if timeline.before_ns > 0 {
         facts += &format!(
-            "; {} began before that and are in no bucket",
+            "; {} began before that and are not in any bucket",
             Amounts::of(meta).with_unit(timeline.before_ns)
         );
     }

@@ -266,10 +266,10 @@ fn the_explanation_says_what_the_numbers_say() {
     ]);
     assert!(
         late.contains("33 % of DB time: 67 % of DB time is counted neither as CPU nor as wait")
-            && late.contains("a command had come and no CPU was free"),
+            && late.contains("a command had arrived but no CPU was free"),
         "{late}"
     );
-    assert!(!idle.contains("a command had come"), "{idle}");
+    assert!(!idle.contains("a command had arrived"), "{idle}");
 
     let states_unknown = explanation(vec![
         row(1, CPU, State::Unknown, 900),
@@ -419,7 +419,7 @@ fn names_of_which_there_is_nothing_are_answered_with_those_there_are() {
     assert_eq!(with(&["LOCK:TransactionId", "io"], &[]), Ok(ms(3_400)));
     let error = with(&["io", "Lok"], &[]).expect_err("a typing error").to_string();
     assert!(
-        error.starts_with("no time in wait 'Lok' in the chosen part of this recording; it has ")
+        error.starts_with("no time in wait 'Lok' in the selected part of this recording; it has ")
             && error.contains("Lock:transactionid")
             && error.contains("CPU"),
         "{error}"

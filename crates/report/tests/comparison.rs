@@ -235,7 +235,7 @@ fn any_recording_with_latencies_is_compared_waits_first() {
         Err(ReportError::NoSuchKind { .. })
     ));
     let none = of(&[live("a", vec![]), live("b", vec![])]);
-    assert!(text::render_comparison(&none, 100).contains("No latencies are in these recordings."));
+    assert!(text::render_comparison(&none, 100).contains("These recordings have no latencies."));
 }
 
 #[test]

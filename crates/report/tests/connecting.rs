@@ -76,7 +76,7 @@ fn what_connecting_cost_is_in_the_first_lines() {
     for expected in [
         "2 sessions began: connecting cost 0.300 s of CPU in the postmaster (150.000 ms each; 67 % of it in fork, sampled)",
         "which waited 0.050 s for a CPU",
-        "Of DB time, 35.0 % is the beginning and end of sessions (sampled): catalogue and caches 0.100 s, end 0.040 s.",
+        "Of DB time, 35.0 % is the start and end of sessions (sampled): catalogue and caches 0.100 s, end 0.040 s.",
         "Pooled: 15.0 % of DB time",
     ] {
         assert!(text.contains(expected), "{expected} in {text}");

@@ -322,7 +322,7 @@ fn where_a_side_does_not_say_it_nothing_is_compared() {
         120,
     );
     assert!(
-        page.contains("Who was waited for is not compared: GOOD does not say it."),
+        page.contains("Who was waited for is not compared: GOOD does not record it."),
         "{page}"
     );
     let both = compare(&silent, &silent);

@@ -148,10 +148,10 @@ fn uses_are_added_up_by_mode_session_and_place() {
     for part in [
         "161 gets and releases a second",
         "1.00 us more",
-        "5.0 % of one CPU, 1.2 of it in other servers",
+        "5.0 % of one CPU (1.2 % in other servers",
         "2 releases of locks that had been taken before",
         "(exact; sampled %",
-        "3 attempts to take a lock only if it is free failed",
+        "3 attempts to take a lock without waiting failed",
         "GetSnapshotData > ProcArrayAdd",
         "pid 11, client backend of ann",
     ] {
@@ -207,7 +207,7 @@ fn what_uses_are_not_known_by_is_said_and_nothing_is_shown() {
     assert_eq!(exact.not_by, ["state", "where"]);
     assert!(exact.latches.is_empty());
     let said = text::render_latches(&report_of_state, 140);
-    assert!(said.contains("cannot be divided by state, where"), "{said}");
+    assert!(said.contains("cannot be broken down by state, where"), "{said}");
 }
 
 #[test]

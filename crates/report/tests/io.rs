@@ -200,7 +200,7 @@ fn cpu_that_is_in_two_parts_is_not_hidden() {
     assert_eq!(report.device.total.rest_ns(), -20_000);
     let text = text::render_io(&report, 120);
     assert!(
-        text.contains("-10.0") && text.contains("A rest below zero"),
+        text.contains("-10.0") && text.contains("A negative rest"),
         "{text}"
     );
 }
@@ -363,7 +363,7 @@ fn without_reads_it_says_what_to_record() {
     };
     let report = io(&source_of(reads()), &options).expect("a report");
     assert!(report.has_reads);
-    assert!(text::render_io(&report, 100).contains("No reads are in this part"));
+    assert!(text::render_io(&report, 100).contains("There are no reads in this part"));
     serde_json::from_str::<serde_json::Value>(&json::render_io(&report)).expect("JSON");
 }
 

@@ -105,8 +105,8 @@ fn it_is_said_what_one_wait_is_where_calls_were_not_traced() {
         (
             "exact",
             4,
-            "Stays off CPU in waits (kind wait",
-            "a stay off CPU in a wait",
+            "Off-CPU periods in waits (kind wait",
+            "an off-CPU period in a wait",
         ),
         ("exact-calls", 4, "Waits (kind wait", "a wait"),
         (

@@ -171,7 +171,7 @@ fn text_and_json_say_what_is_not_known() {
     let report = latches(&source(), &LatchOptions::default()).expect("nothing is wrong");
     let said = text::render_latches(&report, 160);
     for expected in [
-        "10 looks at the server's lock table, which stand for 1.000 s. 2 locks were dropped",
+        "10 samples of the server's lock table, which stand for 1.000 s. 2 locks were dropped",
         ">= 41.000",
         "prepared transaction 700 (no process has it: pg_prepared_xacts)",
         "pid 33, which is not recorded",

@@ -352,7 +352,7 @@ fn a_format_is_chosen_by_ending_and_unknown_endings_list_those_there_are() {
         assert_eq!(
             error.to_string(),
             format!(
-                "{name}: no output format has this ending; choose one of .svg, .folded, .txt, \
+                "{name}: no output format has this extension; choose one of .svg, .folded, .txt, \
              .pb.gz, .pprof, .speedscope.json, .firefox.json, .pftrace, .perfetto-trace, .otlp"
             )
         );
@@ -363,12 +363,12 @@ fn a_format_is_chosen_by_ending_and_unknown_endings_list_those_there_are() {
 fn every_loss_is_shown_and_none_that_did_not_happen() {
     let words = [
         "kept without their stacks",
-        "pushed the session off",
-        "their own was over too soon",
+        "had preempted the session",
+        "their own ended too soon",
         "wait event could not be read",
         "more than one period late",
         "the kernel refused",
-        "single events that were lost",
+        "single events lost",
         "sessions that were not recorded",
     ];
     let quality = |losses: &[u64; 8]| {

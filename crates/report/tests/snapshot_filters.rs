@@ -236,7 +236,7 @@ fn of_a_wait_or_a_state_there_is_that_time_alone() {
     // A wait ends once, and has many states.
     assert_eq!(waits(&of_state), None);
     let text = printed(&of_state);
-    assert!(text.contains("How many waits ended was not counted"), "{text}");
+    assert!(text.contains("How many waits ended is not counted"), "{text}");
 }
 
 #[test]

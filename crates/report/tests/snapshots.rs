@@ -198,7 +198,7 @@ fn diff_says_which_counters_changed_by_more_than_chance_and_by_how_much() {
     assert!(answer.whole.contains("None of 3 counters"), "{}", answer.whole);
     let [good, bad] = [source(recorded(&[100])), source(recorded(&[300]))];
     let answer = diff([&good, &bad], &DiffOptions::default()).expect("a comparison");
-    assert!(answer.whole.contains("cannot be told"), "{}", answer.whole);
+    assert!(answer.whole.contains("to rule out chance"), "{}", answer.whole);
     assert!(
         answer
             .warnings

@@ -235,7 +235,7 @@ fn a_long_imported_wait_is_drawn_over_all_of_its_time() {
     let part = draw((meta.clone(), rows.clone()), &options).expect("a time line");
     assert_eq!(line(&part, "Lock"), [Some(1.0), Some(0.0)]);
     assert_eq!((part.before_ns, part.db_time_ns), (7_000_000_000, 12_000_000_000));
-    assert!(text::render_timeline(&part, 100).contains("In no bucket: 7.000 s"));
+    assert!(text::render_timeline(&part, 100).contains("Not in any bucket: 7.000 s"));
     // Samples of another tool may be of several tasks: they stay where they are, and seconds without any are no gap.
     meta.collector.tier = "sampled".into();
     let sampled = draw((meta, rows), &seconds(5)).expect("a time line");
@@ -251,10 +251,10 @@ fn what_knows_no_moments_has_no_time_line() {
     let (mut meta, rows) = recording();
     meta.collector.clock = Clock::None;
     let error = draw((meta.clone(), rows.clone()), &seconds(5)).expect_err("no moments");
-    assert!(error.to_string().contains("does not say when"), "{error}");
+    assert!(error.to_string().contains("has no timestamps"), "{error}");
     (meta.collector.clock, meta.end_us) = (Clock::Utc, meta.start_us);
     let error = draw((meta, Rows::default()), &seconds(5)).expect_err("no time");
-    assert!(error.to_string().contains("no time passes"), "{error}");
+    assert!(error.to_string().contains("has no duration"), "{error}");
 }
 
 #[test]

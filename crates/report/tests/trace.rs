@@ -74,7 +74,7 @@ fn both_views_follow_their_rules_to_the_microsecond() {
     has_line(&text, "CPU 0.300000 0.300000");
     has_line(&text, "waits 0.337009 3.137009");
     has_line(&text, "unaccounted -0.017009 -0.037009");
-    has_words(&text, "0.000009 s of the waits lie in none of these calls");
+    has_words(&text, "0.000009 s of the waits fall in none of these calls");
     has_words(
         &text,
         "Sessions overlap in time: their own intervals add up to 3.500000 s, 0.100000 s more",
@@ -847,7 +847,7 @@ fn a_part_of_a_trace_has_no_interval_and_says_so() {
     assert_eq!(trace["events"].as_array().map(Vec::len), Some(2));
     assert_eq!(trace["statements"].as_array().map(Vec::len), Some(2));
     let text = text::render(&report, 120);
-    has_line(&text, "SQL trace: a part of /tmp/dev_ora_4711.trc.");
+    has_line(&text, "SQL trace: part of /tmp/dev_ora_4711.trc.");
     assert!(!text.contains("TVD$XTAT") && !text.contains("Gaps"), "{text}");
 
     let first_second = Options {
@@ -860,7 +860,7 @@ fn a_part_of_a_trace_has_no_interval_and_says_so() {
     let report = of(trace_meta(), trace_rows(), &first_second);
     has_words(
         &text::render(&report, 120),
-        "stands in the second in which it ended",
+        "is counted in the second in which it ended",
     );
 }
 
@@ -920,7 +920,7 @@ fn latencies_are_grouped_by_blocks_and_drawn() {
         .collect();
     assert_eq!(labels, ["32 blocks", "8 blocks"]);
     let text = text::render_latency(&report, 100);
-    has_line(&text, "One event is a wait, as the trace tells it.");
+    has_words(&text, "One event is a wait, as the trace reports it.");
     has_line(&text, "quantiles are good to 6 %");
     let map = heat_map(&source, &LatencyOptions::default()).expect("a map");
     assert_eq!(map.total.count(), 107);

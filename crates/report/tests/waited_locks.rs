@@ -296,7 +296,7 @@ fn who_waits_for_a_transaction_waits_for_the_row_that_it_has_locked_meanwhile() 
     );
     let printed = text::render_blockers(&report, 160);
     assert!(
-        printed.contains(&format!("in the way at {of_row}: 4.000 s")),
+        printed.contains(&format!("blocked others on {of_row}: 4.000 s")),
         "{printed}"
     );
     let json: Value = serde_json::from_str(&json::render_blockers(&report)).expect("JSON");

@@ -288,7 +288,7 @@ fn the_interval_has_what_a_denser_load_may_not_need() {
     assert!(
         said_of(
             &of,
-            "1.00 ms in the run queue and 0.00 ms of CPU in waits that are gone"
+            "1.00 ms in the run queue and 0.00 ms of CPU for wakeups from waits that no longer happen"
         ),
         "{of:?}"
     );
@@ -296,12 +296,12 @@ fn the_interval_has_what_a_denser_load_may_not_need() {
         said_of(&of, "up to 1.00 ms of its other 2.00 ms of CPU"),
         "{of:?}"
     );
-    assert!(said_of(&of, "times as much CPU is wanted"), "{of:?}");
+    assert!(said_of(&of, "demand for CPU is"), "{of:?}");
     // Who sleeps for half as long has to be woken as often: 10 + 43 + 4 ms. At 1.75 times the rate the 2 ms of CPU may be 1.14, and so may
     // what is queued.
     let of = said(woken(), "event:PgSleep=0.5");
     close(of.predicted.transactions_per_s, 1.0 / 0.057);
-    assert!(!said_of(&of, "waits that are gone"), "{of:?}");
+    assert!(!said_of(&of, "waits that no longer happen"), "{of:?}");
     assert!(
         said_of(&of, "up to 0.86 ms of its other 2.00 ms of CPU"),
         "{of:?}"
@@ -310,7 +310,7 @@ fn the_interval_has_what_a_denser_load_may_not_need() {
     assert!((18.1..19.8).contains(&high), "{of:?}");
     // A statement that needs half of the CPU leaves the CPUs no warmer.
     let of = said(alone(), "query:7=0.5");
-    assert!(!said_of(&of, "times as much CPU"), "{of:?}");
+    assert!(!said_of(&of, "demand for CPU is"), "{of:?}");
     // Nor does a load that becomes rarer.
     let of = said(woken(), "event:PgSleep=2");
     assert!(!said_of(&of, "denser"), "{of:?}");
@@ -332,16 +332,16 @@ fn what_the_recording_does_not_carry_nobody_says() {
         (
             in_line(),
             "event:Lock:transactionid=0.5",
-            "ask for hold:transactionid",
+            "use hold:transactionid",
         ),
-        (in_line(), "hold:tuple=0.5", "ask for hold:transactionid"),
+        (in_line(), "hold:tuple=0.5", "use hold:transactionid"),
         (
             Rows {
                 counters: vec![],
                 ..alone()
             },
             "query:7=0",
-            "no transaction ended that was counted",
+            "no counted transaction ended",
         ),
     ] {
         let said = cannot_say(rows, change);
@@ -378,7 +378,7 @@ fn what_the_recording_does_not_carry_nobody_says() {
     }
     let said = cannot_say(ends, "query:7=0");
     assert!(
-        said.contains("began or ended") || said.contains("not the same all the time"),
+        said.contains("began or ended") || said.contains("was not constant"),
         "{said}"
     );
 }

@@ -87,7 +87,7 @@ impl Store {
             version: String,
         }
         let mark: Mark = serde_json::from_slice(&text)
-            .map_err(|e| StoreError::format(&path, format!("not the mark of a store of dbtime: {e}")))?;
+            .map_err(|e| StoreError::format(&path, format!("not a dbtime store marker: {e}")))?;
         match is_known_layout(&mark.version) {
             true => Ok(true),
             false => Err(StoreError::OtherLayout {

@@ -18,7 +18,7 @@ pub(crate) fn set_aside(manifests: Vec<Manifest>, choice: &Choice) -> (Vec<Manif
         .filter_map(|flight| {
             let (from, to) = chosen(period(flight), choice)?;
             let text = format!(
-                "{}: there is an exact recording from {} to {}, made because of {}: see it with recording={}",
+                "{}: there is an exact recording from {} to {}, triggered by {}: see it with recording={}",
                 flight.name.host.name(),
                 moment(from),
                 moment(to),

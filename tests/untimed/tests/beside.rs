@@ -293,7 +293,7 @@ fn other_processes_are_not_taken_for_the_same() {
     );
     let text = dbtime(&["report", &trace, &strace]).expect_code(0).stdout;
     assert!(
-        text.contains("No system calls were traced of these processes of the SQL trace: 77."),
+        text.contains("No system calls were traced for these processes of the SQL trace: 77."),
         "{text}"
     );
 }

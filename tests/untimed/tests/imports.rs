@@ -158,7 +158,7 @@ fn what_is_no_file_of_samples_is_named() {
     for (path, code, words) in [
         (&empty, 3, "empty"),
         (&text, 1, "perf script"),
-        (&binary, 1, "no format"),
+        (&binary, 1, "not a format"),
         (&cut, 1, "cut.gz"),
     ] {
         for arguments in [

@@ -167,7 +167,7 @@ fn a_recording_made_of_a_trace_gives_the_report_of_the_trace() {
         );
         dbtime(&["import", &trace, "-o", recording])
             .expect_code(1)
-            .expect_stderr(&["exists already"]);
+            .expect_stderr(&["already exists"]);
     }
 }
 
@@ -194,10 +194,13 @@ fn several_files_are_one_report_and_what_is_no_trace_is_told() {
     let with_notes = report(&[&one, &notes]);
     assert_eq!(with_notes["trace"]["call_view"], one_only["trace"]["call_view"]);
     let told = with_notes["quality"]["notes"].to_string();
-    assert!(told.contains("notes.txt") && told.contains("no format"), "{told}");
+    assert!(
+        told.contains("notes.txt") && told.contains("not a format"),
+        "{told}"
+    );
     dbtime(&["report", &notes])
         .expect_code(1)
-        .expect_stderr(&["notes.txt", "no format"]);
+        .expect_stderr(&["notes.txt", "not a format"]);
     dbtime(&["report", &empty])
         .expect_code(3)
         .expect_stderr(&["empty.trc", "empty"]);
@@ -376,7 +379,7 @@ fn traces_are_compared_by_what_clients_had_executed() {
     for output in [&good, &path("./good.trc")] {
         dbtime(&["report", &good, "-o", output])
             .expect_code(1)
-            .expect_stderr(&["it is read for this answer"]);
+            .expect_stderr(&["it is one of the input files"]);
     }
     assert_eq!(fs::read_to_string(&good).expect("a file"), of_executions(600, 0));
     dbtime(&["report", &path("none.trc"), &good])
@@ -386,11 +389,11 @@ fn traces_are_compared_by_what_clients_had_executed() {
     fs::write(&folded, "a;b 100\n").expect("a file");
     dbtime(&["diff", &good, &folded])
         .expect_code(1)
-        .expect_stderr(&["no common measure"]);
+        .expect_stderr(&["no common unit"]);
     // By the name that Oracle has for it.
     let chosen = dbtime(&["report", &bad, "--query", "aaaaaaaaaaaa1"]).expect_code(0);
     assert!(
-        chosen.stdout.contains("--wait, --state and --query choose"),
+        chosen.stdout.contains("--wait, --state and --query filter"),
         "{}",
         chosen.stdout
     );

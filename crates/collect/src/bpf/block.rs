@@ -97,7 +97,7 @@ impl BlockPrograms {
             );
         let with_requeue = has(
             "block_rq_requeue",
-            "a request that the device first refused counts as lost, and is timed from its second issue",
+            "a request that the device initially refused counts as lost, and is timed from its second issue",
         );
         let with_merge = has(
             "block_rq_merge",
@@ -252,7 +252,7 @@ fn need(tracepoint: &str, without: &str) -> Result<(), CollectError> {
         Ok(())
     } else {
         Err(CollectError::Kernel(format!(
-            "the kernel has no tracepoint {tracepoint} (or hides it from BPF), without which {without}; it takes \
+            "the kernel has no tracepoint {tracepoint} (or hides it from BPF), without which {without}; it needs \
              CONFIG_BLK_DEV_IO_TRACE=y"
         )))
     }

@@ -64,7 +64,7 @@ impl Collector {
         let left_out = self.latencies.as_ref().map_or(0, Latencies::files_left_out);
         if left_out > 0 && self.noted.insert(NoRoomFor::Files) {
             self.note(format!(
-                "the data directory has more files than there is room for names: {left_out} or more have no name"
+                "the data directory has more files than there is room for: {left_out} or more have no name"
             ));
         }
         Ok(())

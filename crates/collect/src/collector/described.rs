@@ -81,7 +81,7 @@ impl Collector {
         }
         if losses.plans > 0 && self.noted.insert(NoRoomFor::Plans) {
             self.note(
-                "there are more plans than dbtime tells apart: those of further statements are not known"
+                "there are more plans than dbtime can tell apart: those of further statements are not known"
                     .to_string(),
             );
         }
@@ -97,7 +97,7 @@ impl Collector {
             return;
         }
         if self.notes.len() + 1 == MOST_NOTES {
-            text.push_str(" (further ones are not noted)");
+            text.push_str(" (further notes are left out)");
         }
         self.notes.push(Note {
             time_us: self.clock.wall_us(monotonic_ns()),
@@ -127,7 +127,7 @@ impl Collector {
         let (stolen, all) = (times.interrupts_ns + times.stolen_ns, times.all_ns);
         if all > 0 && stolen * 100 > all {
             self.note(format!(
-                "{:.1} % of this host's CPU time went to interrupts or was stolen by the hypervisor: what the kernel therefore subtracts from the run time of the sessions it hit is counted as blocked",
+                "{:.1} % of this host's CPU time went to interrupts or was stolen by the hypervisor: the kernel subtracts it from the run time of the sessions it hit, and it is counted as blocked",
                 stolen as f64 * 100.0 / all as f64
             ));
         }

@@ -161,7 +161,7 @@ impl Collector {
         }
         if self.comments.has_more() && self.noted.insert(NoRoomFor::Comments) {
             self.note(
-                "more comments of statements than are kept: the traces, or the routes, of further ones are not told apart"
+                "more statement comments than are kept: the traces, or routes, of further ones are not told apart"
                     .to_string(),
             );
         }

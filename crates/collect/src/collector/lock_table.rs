@@ -13,7 +13,7 @@ impl Collector {
             Some(Ok(_)) => {
                 if let Some(why) = self.database.without_fast_path() {
                     self.reasons.push(format!(
-                        "locks that sessions note with themselves (weak ones of relations, for which nobody can wait) are not recorded: {why}"
+                        "fast-path locks (weak relation locks, for which nobody can wait) are not recorded: {why}"
                     ));
                 }
             }

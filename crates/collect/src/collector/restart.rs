@@ -81,7 +81,9 @@ impl Collector {
                 to_ask.is_given_up = true;
                 self.database.settle_who_tells_statements(None);
                 self.take_reasons();
-                self.note(format!("what the server counts is not known any longer: {why}"));
+                self.note(format!(
+                    "the server's own statistics are no longer recorded: {why}"
+                ));
             }
         }
     }

@@ -279,7 +279,7 @@ fn start_programs(
             format!(" ({reason})")
         };
         reasons.push(format!(
-            "this kernel has no timer that notes what sessions do at the moment of a pass{why}: on a busy host waits of less than 0.2 ms are sampled too seldom"
+            "this kernel has no timer that notes what sessions do at the moment of a pass{why}: on a busy host, waits shorter than 0.2 ms are undersampled"
         ));
     }
     if let Some(reason) = &sampler.not_real_time {

@@ -182,7 +182,9 @@ pub fn mend() -> Vec<String> {
     match Changes::begin(fs) {
         Ok((_, restored)) => restored,
         Err(CollectError::DiveRuns(_)) => Vec::new(),
-        Err(e) => vec![format!("what a killed dive left changed cannot be restored: {e}")],
+        Err(e) => vec![format!(
+            "settings changed by a killed dive cannot be restored: {e}"
+        )],
     }
 }
 

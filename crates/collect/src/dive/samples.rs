@@ -87,7 +87,7 @@ impl Samples {
     /// What is to be said in the begin.
     pub(super) fn note(&self) -> String {
         format!(
-            "the kernel stack is sampled every {} us of the task's own CPU time, which takes some of it",
+            "the kernel stack is sampled every {} us of the task's own CPU time, which costs some of it",
             PERIOD_NS / 1_000
         )
     }

@@ -109,9 +109,9 @@ impl Changes {
             changes.state.settings = state.settings;
             let what = changes.undo()?;
             notes.push(format!(
-                "restored what a killed dive (pid {owner}) had left changed: {}",
+                "restored settings that a killed dive (pid {owner}) had changed: {}",
                 if what.is_empty() {
-                    "nothing differed".to_string()
+                    "none differed".to_string()
                 } else {
                     what.join(", ")
                 }

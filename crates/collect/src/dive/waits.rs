@@ -74,7 +74,7 @@ impl NotedCalls {
             Err(e) => {
                 // What libbpf and the verifier had to say stands in more lines.
                 let why = e.to_string().lines().next().unwrap_or_default().to_string();
-                notes.push(format!("calls without their wait event and query: {why}"));
+                notes.push(format!("wait event and query of calls are not recorded: {why}"));
                 Ok(None)
             }
         }

@@ -113,7 +113,7 @@ pub fn examine() -> Examination {
             false => Finding::new(
                 "servers",
                 Verdict::Less,
-                "none is visible with these privileges: whether a PostgreSQL server is running here is not known",
+                "none is visible with these privileges: cannot tell whether a PostgreSQL server is running here",
             )
             .with_remedy("run 'dbtime doctor' as root"),
         });
@@ -139,7 +139,7 @@ fn trial(target: Target) -> Vec<Finding> {
             let seconds = begun.elapsed().as_secs_f64();
             let meta = collector.meta();
             let (database, meta) = (meta.database, meta.collector);
-            let found = format!("works; began within {seconds:.1} s ({})", meta.engine);
+            let found = format!("works; started within {seconds:.1} s ({})", meta.engine);
             let mut findings = vec![Finding::good(ABOUT, found)];
             // Where it is not so, one of the reasons says it.
             if !database.statement_ids.is_empty() {
@@ -151,7 +151,7 @@ fn trial(target: Target) -> Vec<Finding> {
             if database.held_locks {
                 findings.push(Finding::good(
                     "LWLocks",
-                    "it can be read which ones each session holds",
+                    "the locks that each session holds can be read",
                 ));
             }
             let less = meta.reasons.into_iter();

@@ -49,7 +49,7 @@ fn query_ids(pid: u32) -> Option<Finding> {
     Some(match gives_query_ids(pid, &executable)? {
         true => Finding::good(
             "query ids",
-            "the server computes query ids: time is known by SQL",
+            "the server computes query ids: time is recorded by query id",
         ),
         false => Finding::new(
             "query ids",
@@ -93,8 +93,8 @@ fn tracer(pid: u32) -> Option<Finding> {
         Finding::new(
             "traced",
             Verdict::Less,
-            format!("process {pid} is traced by {name} (pid {tracer}), which stops it again and again"),
+            format!("process {pid} is traced by {name} (pid {tracer}), which keeps stopping it"),
         )
-        .with_remedy("end the tracer, or look at other sessions"),
+        .with_remedy("end the tracer, or record other sessions"),
     )
 }

@@ -137,7 +137,7 @@ impl Instance {
             match name_table::complete(&mut names, member.pid) {
                 Ok(Some(0) | None) => {}
                 Ok(Some(added)) => self.reasons.push(format!(
-                    "names of events that the MAP lacks come from the executable's table, without a class: {added}"
+                    "event names missing from the MAP were taken from the executable's table, without a class: {added}"
                 )),
                 // The names of the MAP are enough.
                 Err(_) => {}

@@ -233,7 +233,7 @@ fn kind_of(line: &str) -> Option<(&'static str, usize)> {
 
 fn missing(text: &str) -> String {
     let (kind, _) = kind_of(text).unwrap_or_default();
-    format!("this record of type {kind} is cut: the last field of each is {END}")
+    format!("this record of type {kind} is truncated: its last field must be {END}")
 }
 
 /// An error message of the database, or of SQL*Plus.

@@ -70,7 +70,7 @@ impl BackendStatus {
             // It takes a while to read: only where nothing else is known.
             let layout = StatusLayout::of_debug_information(server.postmaster).ok_or(why)?;
             with(layout, true)
-                .map_err(|_| "what its debug information says does not agree with what its sessions have")
+                .map_err(|_| "its debug information does not match what its sessions have in memory")
         })
     }
 

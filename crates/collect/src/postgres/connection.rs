@@ -196,7 +196,7 @@ fn socket(postmaster: u32) -> Result<(PathBuf, u16), String> {
     match (directory, port) {
         (Some(directory), Some(port)) => Ok((as_found_here(postmaster, Path::new(directory)), port)),
         _ => Err(
-            "it listens on no socket in the file system: say where, --connect='host=127.0.0.1 user=…'"
+            "it listens on no Unix socket: give its address with --connect='host=127.0.0.1 user=…'"
                 .to_string(),
         ),
     }

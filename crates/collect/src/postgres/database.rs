@@ -43,7 +43,7 @@ use crate::statements::StatementText;
 /// Why nothing is known of a server.
 const NOT_READ: &str = "the server's executable cannot be read";
 /// What to do where sessions cannot be read.
-const WHAT_HELPS: &str = "the debug symbols of the server's package would tell where they are (-dbgsym, -debuginfo); with --connect (record, snap) pg_stat_activity is asked once a second";
+const WHAT_HELPS: &str = "install the debug symbols of the server's package (-dbgsym, -debuginfo), which tell where they are, or use --connect (record, snap): it queries pg_stat_activity once a second";
 /// How often, and how long after each other, a server is looked at that has only just started.
 const NEW_SERVER_LOOKS: u32 = 5;
 const NEW_SERVER_PAUSE: Duration = Duration::from_millis(15);
@@ -318,11 +318,11 @@ impl Database for PostgresDatabase {
         }
         match self.places.as_ref().map(|places| places.status) {
             Some(Ok(status)) if status.is_of_debug_information => reasons.push(format!(
-                "this server keeps what its sessions execute in another place than PostgreSQL 14 to 18: the place was taken from its debug information, and {} of its processes agree with it",
+                "this server keeps what its sessions execute in another place than PostgreSQL 14 to 18: the place was taken from its debug information, and {} of its processes confirm it",
                 status.checked
             )),
             Some(Err(why)) if self.asked.is_some() => reasons.push(format!(
-                "statements are joined: they were asked of pg_stat_activity once a second, and what a session did until the next answer is attributed to that statement; they are not read from sessions: {why}"
+                "statements are joined: pg_stat_activity was queried once a second, and what a session did until the next answer is attributed to that statement; they are not read from sessions: {why}"
             )),
             Some(Err(why)) => reasons.push(format!("query ids are not recorded: {why}; {WHAT_HELPS}")),
             Some(Ok(_)) | None => {}
@@ -333,7 +333,7 @@ impl Database for PostgresDatabase {
         match self.places.as_ref().map(|places| &places.held_locks) {
             Some(Err(why)) => reasons.push(format!("holders of LWLocks are not recorded: {why}")),
             Some(Ok(locks)) if locks.list.pages.is_none() => {
-                reasons.push("which pages BufferContent locks belong to is not recorded: this server keeps these locks in an unknown way".to_string());
+                reasons.push("the pages of BufferContent locks are not recorded: this server keeps these locks in an unknown way".to_string());
             }
             Some(Ok(_)) | None => {}
         }
@@ -406,7 +406,7 @@ impl Database for PostgresDatabase {
         texts: Texts,
     ) -> Result<ServerStatistics, String> {
         if !self.server.has_waits() {
-            return Err("it is no PostgreSQL server".to_string());
+            return Err("it is not a PostgreSQL server".to_string());
         }
         self.settle_who_tells_statements(Some(texts));
         ServerStatistics::start(connect, &self.server, clock, self.asked)
@@ -603,7 +603,7 @@ impl Database for PostgresDatabase {
 /// What to say of a server that runs in the place of one that has ended.
 fn comes_back(before: &Server, now: &Server) -> String {
     let mut text = match now.is_on_directory_of(before) {
-        true => format!("the server has started again (postmaster {})", now.postmaster),
+        true => format!("the server has restarted (postmaster {})", now.postmaster),
         false => format!(
             "the data directory has been replaced: the server on {} is recorded from now on (postmaster {})",
             now.data_directory.display(),
@@ -612,7 +612,7 @@ fn comes_back(before: &Server, now: &Server) -> String {
     };
     if now.version != before.version {
         text.push_str(&format!(
-            "; it is PostgreSQL {}, before that it was {}",
+            "; it is now PostgreSQL {}, previously {}",
             now.version, before.version
         ));
     }

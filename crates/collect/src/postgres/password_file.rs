@@ -47,17 +47,17 @@ fn password_in(path: &Path, login: Login<'_>) -> Result<Option<String>, String> 
         .open(path);
     // A file that cannot be read has nothing to say, as with libpq.
     let Ok(file) = opened else { return Ok(None) };
-    let why = |why: &str| Err(format!("no password is taken from {}: {why}", path.display()));
+    let why = |why: &str| Err(format!("password file {} ignored: {why}", path.display()));
     let Ok(about) = file.metadata() else {
         return Ok(None);
     };
     let mode = about.permissions().mode() & 0o777;
     if !about.is_file() {
-        return why("it is no plain file");
+        return why("it is not a plain file");
     }
     if mode & 0o077 != 0 {
         return why(&format!(
-            "others than its owner may have access to it (mode {mode:04o}): chmod 0600 it"
+            "users other than its owner have access to it (mode {mode:04o}): chmod 0600 it"
         ));
     }
     let mut text = Vec::new();

@@ -118,7 +118,7 @@ impl ProcArray {
             return Err(OTHER);
         }
         if (processes_of_all + prepared_of_all) * step > MOST_BYTES {
-            return Err("the server has more processes than are looked at");
+            return Err("the server has more processes than dbtime reads");
         }
         let mut array = ProcArray {
             postmaster,

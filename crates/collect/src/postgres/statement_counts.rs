@@ -376,7 +376,7 @@ impl StatementCounts {
     pub(super) fn find(client: &mut Client, reach: &Reach) -> Result<StatementCounts, String> {
         let user = reach.config.get_user().unwrap_or_default().to_string();
         let refused =
-            |why: String| format!("what the server counts of single statements is not known: {why}");
+            |why: String| format!("the server's counts of single statements are not recorded: {why}");
         let failed = |error: postgres::Error| refused(described(&error));
         let is_loaded = client.query_typed(IS_LOADED, &[]).map_err(failed)?;
         if !is_loaded
@@ -384,7 +384,7 @@ impl StatementCounts {
             .is_some_and(|row| row.try_get(0).unwrap_or(false))
         {
             return Err(refused(
-                "it has not loaded pg_stat_statements (shared_preload_libraries)".to_string(),
+                "pg_stat_statements is not loaded (shared_preload_libraries)".to_string(),
             ));
         }
         let place = match Found::in_database(client).map_err(failed)? {
@@ -478,8 +478,8 @@ impl StatementCounts {
         say(
             evictions > 0,
             &mut self.said.evicted,
-            "pg_stat_statements throws statements out to make room (pg_stat_statements.max): what was counted of them since they were \
-             last asked for is missing"
+            "pg_stat_statements evicts statements to make room (pg_stat_statements.max): what was counted of them since they were \
+             last read is missing"
                 .to_string(),
         );
         say(

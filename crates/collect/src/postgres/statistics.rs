@@ -95,16 +95,13 @@ const TURNED_OFF: [(&str, &str); 5] = [
     ("track_counts", "rows and blocks of pg_stat_database"),
     (
         "track_io_timing",
-        "times of reads and writes: blk_read_time, blk_write_time, and those of pg_stat_io",
+        "read and write times: blk_read_time, blk_write_time, and those of pg_stat_io",
     ),
     (
         "track_wal_io_timing",
-        "times of writes of WAL: wal_write_time, wal_sync_time",
+        "WAL write times: wal_write_time, wal_sync_time",
     ),
-    (
-        "compute_query_id",
-        "ids of statements, unless an extension gives them",
-    ),
+    ("compute_query_id", "query ids, unless an extension computes them"),
 ];
 
 /// By how much something grew that the server counts.
@@ -353,7 +350,7 @@ impl Asking {
                 let is_said = std::mem::replace(&mut self.is_away, true);
                 (!is_said).then(|| {
                     Told::Note(format!(
-                        "the server no longer reports its statistics: {why}; it is asked again every second"
+                        "the server no longer reports its statistics: {why}; trying again every second"
                     ))
                 })
             }
@@ -411,7 +408,7 @@ impl Asking {
                 let mut told = vec![Told::Shown(asked_ns, self.by_host(sessions))];
                 if hidden > 0 && !std::mem::replace(&mut self.told_of_hidden, true) {
                     told.push(Told::Note(format!(
-                        "what {hidden} sessions execute is not shown to the user of --connect: it needs the role pg_read_all_stats"
+                        "the user of --connect cannot see what {hidden} sessions execute: it needs the role pg_read_all_stats"
                     )));
                 }
                 told
@@ -420,7 +417,7 @@ impl Asking {
             Err(why) => match std::mem::replace(&mut self.told_of_activity, true) {
                 true => Vec::new(),
                 false => vec![Told::Note(format!(
-                    "pg_stat_activity does not say what sessions execute: {why}; it is asked again every second"
+                    "pg_stat_activity does not say what sessions execute: {why}; trying again every second"
                 ))],
             },
         }
@@ -455,7 +452,7 @@ impl Asking {
             Err(Failed::Refused(why)) => {
                 self.statements = None;
                 told.push(Told::Note(format!(
-                    "what the server counts of single statements is not known any longer: {why}"
+                    "the server's counts of single statements are no longer recorded: {why}"
                 )));
             }
         }
@@ -542,7 +539,7 @@ fn turned_off(client: &mut Client) -> Option<String> {
         Ok(answer) => answer,
         Err(e) => {
             return Some(format!(
-                "whether the server counts everything is not known: {}",
+                "cannot tell whether the server counts everything: {}",
                 described(&e)
             ));
         }
@@ -562,7 +559,7 @@ fn off<'a>(settings: impl Iterator<Item = (&'a str, &'a str)>) -> Option<String>
     let off: Vec<String> = off.map(|(name, what)| format!("{name} ({what})")).collect();
     (!off.is_empty()).then(|| {
         format!(
-            "these settings of the server are off, and what it would count with them is not known, even where its views say 0: {}",
+            "these settings of the server are off, so what it would count with them is not known, even where its views show 0: {}",
             off.join("; ")
         )
     })

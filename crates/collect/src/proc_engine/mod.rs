@@ -103,16 +103,14 @@ impl ProcEngine {
             instant; rows of sessions that ran meanwhile are dropped and counted as torn, so short states are undersampled",
             "proc collector: a session in state R may be running or in the run queue: its wait event counts for both, \
             and the kernel's totals say how long each was",
-            "proc collector: no user stacks; user and kernel CPU are not told apart; sessions that begin are found within \
+            "proc collector: no user stacks; user and kernel CPU are not told apart; new sessions are found within \
              0.25 s, their time before that is not recorded",
         ]
         .map(str::to_string)
         .to_vec();
         if task_counts {
-            reasons.push(
-                "proc collector: what a session counts in the last second before it ends is not recorded"
-                    .to_string(),
-            );
+            reasons
+                .push("proc collector: what a session counts in its last second is not recorded".to_string());
         }
         if let Ok(Err(e)) = told.recv() {
             reasons.push(format!(

@@ -238,7 +238,7 @@ fn look_into(look: &Look, tracing: KernelTracing, stop: &AtomicBool) -> anyhow::
     let ended = show(&facts, &file, look);
     if remains.programs() > AT_ONCE {
         say(format_args!(
-            "note: detaching {} BPF programs from kernel functions, which takes some seconds",
+            "note: detaching {} BPF programs from kernel functions; this takes a few seconds",
             remains.programs()
         ));
     }
@@ -294,7 +294,7 @@ fn capture(
     }
     if let Some(functions) = facts.functions {
         say(format_args!(
-            "note: {functions} kernel functions are traced, set up in {:.1} s; until the dive ends, each costs every \
+            "note: {functions} kernel functions are traced, set up in {:.1} s; until the dive ends, each slows every \
             process a little",
             facts.arming.as_secs_f64()
         ));

@@ -59,7 +59,7 @@ fn text(found: &Examination, width: usize) -> String {
     }
     text.push('\n');
     text += &match (found.recording_works(), found.servers.as_slice()) {
-        (false, _) => "Recording does not work here: see what is marked with 'no'.\n".to_string(),
+        (false, _) => "Recording does not work here: see the lines marked 'no'.\n".to_string(),
         (true, []) => "Recording works.\n".to_string(),
         (true, [_]) => "Recording works: sudo dbtime record\n".to_string(),
         (true, servers) => servers

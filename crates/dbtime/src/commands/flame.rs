@@ -45,7 +45,7 @@ pub struct FlameArguments {
     /// SQL traces: keep statements apart that differ only in literals
     #[arg(long)]
     each_literal: bool,
-    /// Draw the frames from _start to PostmasterMain too, with which every stack of a PostgreSQL server begins. Other formats than
+    /// Also draw the frames from _start to PostmasterMain, with which every stack of a PostgreSQL server begins. Formats other than
     /// SVG always have them
     #[arg(long)]
     whole_stacks: bool,

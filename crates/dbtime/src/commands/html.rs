@@ -22,8 +22,8 @@ use crate::usage::Usage;
 #[command(
     after_help = "Example: dbtime html slow.dbt -o slow.html, and mail slow.html to whoever asked.\n\n\
                   The page has the ledger, a time line, who was waited for, a flame graph, statements, sessions, \
-                  functions and latencies; a click on any of it filters the page, and its address keeps the filter. \
-                  'dbtime html good.dbt bad.dbt' shows what changed; of a dive the page has the tree of all calls and \
+                  functions and latencies; click any item to filter the page; its URL keeps the filter. \
+                  'dbtime html good.dbt bad.dbt' shows what changed; for a dive, the page has the tree of all calls and \
                   the functions. It contains statement texts and user names: \
                   treat it like the recording."
 )]

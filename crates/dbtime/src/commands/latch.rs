@@ -24,25 +24,25 @@ use crate::who;
     after_help = "Examples:\n  sudo dbtime latch\n  sudo dbtime latch -d 30 --columns name,lock,query,where\n  \
     sudo dbtime latch --columns session,name,mode user=bob\n  \
     sudo dbtime latch --exact\n  sudo dbtime latch --all-locks --top 50\n\n\
-    WHO is any of these words. Of several pids, or values of one name, one has to match; of different names, all:\n  \
-    all, fg, bg                 everybody; who works for clients; the others\n  \
+    WHO is any of these words. Several pids, or values of one name, are alternatives; different names must all match:\n  \
+    all, fg, bg                 all sessions; those that work for clients; the others\n  \
     4711  4711,4712             pids\n  \
     user=bob  database=shop  application=… client=… backend_type=…\n  \
-    user='a b'  user=           a value with blanks; sessions that have none, or of which it is not known\n  \
+    user='a b'  user=           a value with blanks; sessions without one, or for which it is not known\n  \
     wait=IO:WALSync  state=disk  query=-42"
 )]
 pub struct LatchArguments {
-    /// Whose locks [default: everybody's]: see below
+    /// Whose locks to show [default: everybody's]: see below
     #[arg(value_name = "WHO")]
     who: Vec<String>,
-    /// How long to look: seconds, or 30s, 1m
+    /// How long to sample: seconds, or 30s, 1m
     #[arg(short = 'd', long = "duration", value_name = "TIME", default_value = "5", value_parser = parse_whole_seconds)]
     seconds: u32,
-    /// Also count every get, wait and hold, with probes in the server's functions: some microseconds each. Ends by itself
-    /// where that takes more than a quarter of the host's CPUs
+    /// Also count every get, wait and hold, with probes in the server's functions: a few microseconds each. Stops by itself
+    /// if that takes more than a quarter of the host's CPUs
     #[arg(long, conflicts_with_all = ["process", "oracle"])]
     exact: bool,
-    /// Look for longer with --exact, up to this long
+    /// Longest duration that --exact allows
     #[arg(long, value_name = "TIME", default_value = "10", value_parser = parse_whole_seconds, requires = "exact")]
     limit: u32,
     /// Whose
@@ -57,7 +57,7 @@ pub struct LatchArguments {
     /// How it is shown
     #[command(flatten)]
     layout: LatchLayout,
-    /// Show every heavyweight lock (pg_locks) that is seen [default: those that somebody waits for, or holds for a second or longer]
+    /// Show every heavyweight lock (pg_locks) that is seen [default: those that are waited for, or held for a second or longer]
     #[arg(long)]
     all_locks: bool,
     /// Locks and holders, or rows, to show [default: 10]
@@ -79,7 +79,7 @@ pub(super) fn run(arguments: &LatchArguments) -> anyhow::Result<ExitCode> {
     let wanted = who::sessions(&arguments.who).map_err(Usage)?;
     if arguments.exact && arguments.seconds > arguments.limit {
         return Err(Usage(format!(
-            "--exact slows the server down, so it looks for {} s at most: give --limit {} for longer",
+            "--exact slows the server down, so it runs for {} s at most: use --limit {} to run longer",
             arguments.limit, arguments.seconds
         ))
         .into());

@@ -43,7 +43,7 @@ const SNAPSHOT_SESSIONS: usize = 10;
     name = "dbtime",
     version,
     max_term_width = 100,
-    after_help = "Examples:\n  sudo dbtime record -d 60   a minute of the only running server; ends with where its time went\n  dbtime report              the newest recording here in full\n  sudo dbtime top            the same live\n  sudo dbtime doctor         what this host allows, and what to do about what it lacks"
+    after_help = "Examples:\n  sudo dbtime record -d 60   one minute of the only running server, then where its time went\n  dbtime report              the newest recording here, in full\n  sudo dbtime top            the same, live\n  sudo dbtime doctor         what works on this host, and how to fix the rest"
 )]
 pub struct Arguments {
     /// What to do.
@@ -74,7 +74,7 @@ pub enum Command {
     Report(Box<report::ReportArguments>),
     /// Show second by second where the time of a running server goes (needs root), or replay a recording
     Top(top::TopArguments),
-    /// Show how much the statistics, times and waits of sessions grow over some seconds (needs root)
+    /// Show how much the statistics, times and waits of sessions grow over a few seconds (needs root)
     Snap(snap::SnapArguments),
     /// Show who holds the server's internal locks (PostgreSQL: LWLocks), doing what and where in the code (needs root)
     Latch(latch::LatchArguments),
@@ -82,11 +82,11 @@ pub enum Command {
     Metrics(metrics::MetricsArguments),
     /// Draw a flame graph of a recording
     Flame(flame::FlameArguments),
-    /// Turn a recording into one HTML page that any browser opens offline
+    /// Turn a recording into one HTML page that any browser can open offline
     Html(html::HtmlArguments),
     /// Show what changed between two recordings, or two files of other tools
     Diff(diff::DiffArguments),
-    /// Convert the files of other tools into a recording
+    /// Convert files of other tools into a recording
     Import(import::ImportArguments),
     /// Merge the many small files of a recording that has ended, or whose recorder was killed, into a few large ones
     Compact(compact::CompactArguments),
@@ -94,11 +94,11 @@ pub enum Command {
     Store(store::StoreArguments),
     /// Record every server of this host continuously, and upload the recordings to a store (needs root)
     Agent(agent::AgentArguments),
-    /// Show the latency of block I/O, live, of the whole host (needs root)
+    /// Show the block I/O latency of the whole host, live (needs root)
     Iolat(iolat::IolatArguments),
     /// Show what a system call of a live process does inside the kernel (needs root)
     Dive(dive::DiveArguments),
-    /// Show every context switch: wait, scheduling delay, run time, who ran instead, who woke (needs root)
+    /// Show every context switch: wait, scheduling delay, run time, who ran instead, who woke it (needs root)
     Sched(sched::SchedArguments),
     /// Measure the cost of observation on this host: how long a call takes under each way of watching it
     Calibrate(calibrate::CalibrateArguments),
@@ -115,7 +115,7 @@ pub enum Command {
         after_help = "Example: dbtime oracle-latch > latch.sql; sqlplus -s / as sysdba @latch.sql all % 100000 10 > latch.csv; dbtime report latch.csv"
     )]
     OracleLatch,
-    /// Check what this host allows, and say what to do about the rest (run it as root, as 'record' would be)
+    /// Check what works on this host, and say how to fix the rest (run it as root, like 'record')
     Doctor(doctor::DoctorArguments),
     /// Show what dbtime does, on a throw-away PostgreSQL server (needs root)
     Demo(demo::DemoArguments),

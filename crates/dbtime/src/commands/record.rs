@@ -33,8 +33,8 @@ pub struct RecordArguments {
     /// Whom
     #[command(flatten)]
     target: TargetOptions,
-    /// Also record what receives and replays on this standby of the server, on the same host: commits that wait for it are followed
-    /// there. May be given several times
+    /// Also record what receives and replays WAL on this standby of the server, on the same host: commits that wait for it are followed
+    /// there; may be repeated
     #[arg(long, value_name = "DATADIR", conflicts_with_all = ["process", "oracle"])]
     standby: Vec<PathBuf>,
     /// For how long
@@ -157,7 +157,7 @@ pub(super) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
     drop(line);
     if outcome.activity_rows == 0 {
         say(format_args!(
-            "dbtime: nothing was recorded, and {} not created: no session lived long enough to be seen",
+            "dbtime: nothing was recorded, and {} was not created: no session lived long enough to be seen",
             outcome.path.display()
         ));
         return Ok(ExitCode::from(NOTHING_RECORDED));

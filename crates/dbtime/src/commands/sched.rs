@@ -119,7 +119,7 @@ fn show_all(arguments: &SchedArguments, stop: &AtomicBool) -> anyhow::Result<End
         sessions: HashMap::new(),
         statements: Vec::new(),
         sink,
-        printer: Printer::start(Stream::Output, MOST_TEXT).context("a thread that prints")?,
+        printer: Printer::start(Stream::Output, MOST_TEXT).context("cannot start the printing thread")?,
         line,
     };
     let until = match arguments.stop.duration {
@@ -269,7 +269,7 @@ impl Shown {
         match self.printer.dropped() {
             0 => {}
             lines => self.line.say(format_args!(
-                "note: {lines} lines are not shown, they were not read in time; the summary has all switches"
+                "note: {lines} lines were not shown because they were not read in time; the summary has all switches"
             )),
         }
         followed.and(written)?;

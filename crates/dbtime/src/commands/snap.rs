@@ -23,12 +23,12 @@ use crate::who;
 #[command(
     after_help = "Examples:\n  sudo dbtime snap 5 1 all\n  sudo dbtime snap 10 6 fg user=bob ash=query,wait\n  \
     sudo dbtime snap end 1 4711 --exact=calls\n  sudo dbtime snap 10 1 all --connect include=pg_stat_io\n\n\
-    WHO is any of these words. Of several pids, or values of one name, one has to match; of different names, all:\n  \
+    WHO is any of these words. Several pids, or values of one name, are alternatives; different names must all match:\n  \
     all, fg, bg                 all processes of the server; those that work for clients; the others\n  \
     4711  4711,4712             pids\n  \
     user=bob  database=shop  application=… client=… backend_type=…\n  \
-    user='a b'  user=           a value with blanks; sessions that have none, or of which it is not known\n  \
-    wait=IO  state=disk  query=-42    that time alone, without statistics\nAlso:\n  \
+    user='a b'  user=           a value with blanks; sessions without one, or for which it is not known\n  \
+    wait=IO  state=disk  query=-42    only that time, without statistics\nAlso:\n  \
     gather=stw                  s statistics, t times, w waits, l LWLocks held, o locks of pg_locks held and awaited,\n  \
     \x20                           a all [default: stw]\n  \
     include=TEXT                only what has TEXT in its name\n  \

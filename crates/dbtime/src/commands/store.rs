@@ -38,9 +38,9 @@ enum StoreCommand {
     Put(StorePutArguments),
     /// Show what is in a store: hosts, recordings, periods, sizes, gaps
     List(StoreListArguments),
-    /// Remove recordings of a host that ended long ago
+    /// Remove old recordings of a host
     Prune(StorePruneArguments),
-    /// Prepare what an older dbtime has put for ready queries; nothing that is there is changed
+    /// Make recordings that an older dbtime has put visible to ready queries; existing files are not changed
     Upgrade(StoreUpgradeArguments),
 }
 
@@ -67,10 +67,10 @@ struct StorePruneArguments {
     /// The store
     #[arg(value_name = "STORE")]
     store: PathBuf,
-    /// Host whose recordings are removed; the newest one stays
+    /// Host whose recordings are removed; the newest one is kept
     #[arg(long, value_name = "NAME")]
     host: String,
-    /// Those that ended longer ago than this: 12h, 30d
+    /// Remove those that ended longer ago than this: 12h, 30d
     #[arg(long, value_name = "TIME", value_parser = parse_age)]
     older_than: Duration,
 }
@@ -157,12 +157,12 @@ fn tell(path: &str, store: &Address, put: &Put) {
         )),
         Outcome::WasThere => say(format_args!("{path} is already in {store}, unchanged")),
         Outcome::LaterIsThere => say(format_args!(
-            "{path}: {store} already has a later state of this recording, which stays"
+            "{path}: {store} already has a later state of this recording, which is kept"
         )),
     }
     if !put.complete {
         say(format_args!(
-            "note: {path} has not ended, or its recorder was killed: once there is more of it, put it again to replace this state"
+            "note: {path} has not ended, or its recorder was killed: when it has grown, put it again to replace this state"
         ));
     }
     for what in &put.damaged {
@@ -227,7 +227,7 @@ fn upgrade(arguments: &StoreUpgradeArguments) -> anyhow::Result<ExitCode> {
         say(format_args!("dbtime: {what}"));
     }
     say(format_args!(
-        "{address}: {} recording{} that ready queries did not know",
+        "{address}: {} recording{} made visible to ready queries",
         upgraded.recordings,
         if upgraded.recordings == 1 { "" } else { "s" }
     ));
@@ -276,13 +276,13 @@ fn text(listing: &Listing, store: &Address) -> String {
     }
     if let (files @ 1.., bytes) = listing.left {
         text += &format!(
-            "{files} files of {:.1} MB belong to no recording: a put is under way, or was killed (put its recording again)\n",
+            "{files} files of {:.1} MB belong to no recording: a put is in progress, or was killed (put its recording again)\n",
             bytes as f64 / 1e6
         );
     }
     if listing.without_row > 0 {
         text += &format!(
-            "ready queries do not know {} of these recordings: run 'dbtime store upgrade {}'\n",
+            "ready queries do not see {} of these recordings: run 'dbtime store upgrade {}'\n",
             listing.without_row,
             shell_word(&store.to_string())
         );
@@ -307,7 +307,7 @@ fn line(recording: &RecordingListing, server: &str) -> String {
     }
     line.push('\n');
     if !recording.flight.is_empty() {
-        line += &format!("    exact, made because of {}\n", recording.flight);
+        line += &format!("    exact, triggered by {}\n", recording.flight);
     }
     for what in &recording.damaged {
         line += &format!("    missing since it was put: {what}\n");

@@ -220,12 +220,12 @@ impl Live<'_> {
         }
         if let Some(late_ns) = self.windows.late_ns() {
             self.say(&format!(
-                "note: {:.3} s of time, or its counts, arrived only after its snapshot had been shown, and are not in it",
+                "note: {:.3} s of time, or its counts, arrived after its snapshot was shown, and are not in it",
                 late_ns as f64 / 1e9
             ));
         }
         if self.windows.is_full() {
-            self.say("note: there were more distinct entries than are kept; times and counts of the last ones are missing");
+            self.say("note: there were more distinct entries than can be kept; times and counts of the last ones are missing");
         }
         Ok(())
     }

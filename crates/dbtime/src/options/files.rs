@@ -20,7 +20,7 @@ pub struct FileOptions {
     /// Keep and show the values of bind variables of SQL traces: they are application data
     #[arg(long)]
     pub binds: bool,
-    /// Most memory to use: 500M, 8G … [default: 4G, or half of the host's if that is less]
+    /// Maximum memory to use: 500M, 8G … [default: 4G, or half of the host's if that is less]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub max_memory: Option<u64>,
     /// Which calls of a trace of the kernel are taken: what 'dbtime dive' asked for.
@@ -69,7 +69,7 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
     let number: u64 = number.parse().map_err(|_| usage())?;
     let bytes = number.checked_mul(1024u64.pow(power)).ok_or_else(usage)?;
     if bytes < LEAST_MEMORY {
-        return Err(format!("'{text}' is too little: at least 64M is needed"));
+        return Err(format!("'{text}' is too small: at least 64M is needed"));
     }
     Ok(bytes)
 }

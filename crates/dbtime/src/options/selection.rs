@@ -9,10 +9,10 @@ use crate::usage::Usage;
 /// Which part of a recording.
 #[derive(Debug, Args)]
 pub struct Selection {
-    /// Leave out everything before: seconds since the start (12, 90s, 2m) or a time (20:51:58 in UTC, or RFC 3339), each taken down to a whole second of the clock; of a store a time, or a day
+    /// Leave out everything before this: seconds since the start (12, 90s, 2m) or a time (20:51:58 in UTC, or RFC 3339), each rounded down to a whole second of the clock; for a store, a time or a day
     #[arg(long, value_name = "TIME")]
     pub from: Option<String>,
-    /// Leave out everything after
+    /// Leave out everything after this
     #[arg(long, value_name = "TIME")]
     pub to: Option<String>,
     /// From a store, only what was recorded on this host; may be repeated
@@ -111,8 +111,7 @@ fn parse_statement(text: &str) -> Result<i64, String> {
         (Ok(id), _) => Ok(id.cast_signed()),
         (_, true) => Ok(dbtime_import::statement_id(text.as_bytes()).cast_signed()),
         _ => Err(
-            "it is the number of a statement, as reports show it with --by query, or a sql_id of Oracle"
-                .to_string(),
+            "give the id of a statement, as reports show it with --by query, or an Oracle sql_id".to_string(),
         ),
     }
 }

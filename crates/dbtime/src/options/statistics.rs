@@ -6,7 +6,7 @@ use dbtime_collect::Connect;
 /// Whether the server is asked.
 #[derive(Debug, Args)]
 pub struct ServerStatistics {
-    /// Also connect to the server and take what it counts itself: pg_stat_database, pg_stat_io, pg_stat_wal and others; and what its sessions execute, where that cannot be read in memory. Through its socket and as the user that it runs as, unless PARAMETERS say otherwise: libpq's, 'host=… user=…'
+    /// Also connect to the server and record its own statistics: pg_stat_database, pg_stat_io, pg_stat_wal and others; and what its sessions execute, where that cannot be read from memory. Connects through its socket, as the user that it runs as, unless PARAMETERS say otherwise: libpq's, 'host=… user=…'
     #[arg(
         long,
         value_name = "PARAMETERS",

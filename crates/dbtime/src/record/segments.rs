@@ -113,7 +113,7 @@ impl Segments {
                 self.failed = Some(e);
                 Ok(())
             }
-            Err(e) => Err(e).context("too many rows wait to be written, recording has ended"),
+            Err(e) => Err(e).context("too many rows are waiting to be written, recording has stopped"),
         }
     }
 
@@ -160,7 +160,7 @@ impl Segments {
         });
         if let (Err(e), false) = (merged, self.cannot_compact) {
             self.cannot_compact = true;
-            let text = format!("segments cannot be merged and stay as they are: {e}");
+            let text = format!("segments cannot be merged and are left as they are: {e}");
             tell(Told::Note(text.clone()));
             self.notes.push(Note {
                 time_us: now_us,
@@ -210,7 +210,7 @@ impl Segments {
         let path = self.writer.path();
         if let Some(now) = self.writer.moved() {
             let text = format!(
-                "{} was moved to {} while it was recorded",
+                "{} was moved to {} while it was being recorded",
                 path.display(),
                 now.display()
             );

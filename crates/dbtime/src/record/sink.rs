@@ -123,7 +123,7 @@ impl Sink {
         let thread = std::thread::Builder::new()
             .name("dbtime-write".to_string())
             .spawn(move || write(to_write, &tell))
-            .context("a thread that writes")?;
+            .context("cannot start the writer thread")?;
         Ok(Sink {
             parts,
             told,
@@ -222,7 +222,7 @@ impl Ending {
         }
         match self.thread.join() {
             Ok(outcome) => outcome,
-            Err(_) => bail!("the recording could not be written to its end"),
+            Err(_) => bail!("the recording could not be written completely"),
         }
     }
 }
@@ -277,7 +277,8 @@ impl Dropped {
         if std::mem::replace(&mut self.goes_on, true) {
             return;
         }
-        let text = "rows come faster than the disk takes them: what finds no room in memory is dropped";
+        let text =
+            "rows come faster than the disk can write them: those that do not fit in memory are dropped";
         tell(Progress::Note(text));
         if self.notes.len() < MOST_NOTES {
             self.notes.push(Note {

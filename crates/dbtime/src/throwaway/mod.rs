@@ -44,8 +44,10 @@ pub struct Options {
     pub parent_dir: Option<PathBuf>,
     /// Server settings, later ones win. `fsync` is off unless set here.
     pub settings: Vec<(String, String)>,
-    /// In place of an empty cluster a standby: a copy of this data directory, of a server that was stopped, which replays that one's log.
-    pub standby_of: Option<PathBuf>,
+    /// Starts from a copy of this data directory, whose server is stopped, instead of an empty cluster.
+    pub copy_of: Option<PathBuf>,
+    /// Replays the log of the server that was copied.
+    pub is_standby: bool,
     /// Data checksums (the default of `initdb` depends on the version; here it does not).
     pub checksums: bool,
 }
@@ -57,11 +59,17 @@ impl Options {
         self
     }
 
+    /// Starts from a copy of this data directory, whose server is stopped.
+    pub fn copy_of(mut self, data_dir: &Path) -> Options {
+        self.copy_of = Some(data_dir.to_path_buf());
+        self
+    }
+
     /// Makes it a standby of the server that has this data directory, and is stopped now; `connection` is the string with which it
     /// connects when that runs again.
     pub fn standby_of(mut self, data_dir: &Path, connection: &str) -> Options {
-        self.standby_of = Some(data_dir.to_path_buf());
-        self.set("primary_conninfo", connection)
+        self.is_standby = true;
+        self.copy_of(data_dir).set("primary_conninfo", connection)
     }
 
     /// Takes the server from this directory.
@@ -92,8 +100,18 @@ impl Cluster {
     /// Makes a cluster and starts its server; returns when it takes connections.
     ///
     /// # Errors
-    /// No PostgreSQL found, `initdb` failed, or the server does not start; with the last lines of what it said.
+    /// As [`Cluster::make`]; or the server does not start, with the last lines of what it said.
     pub fn start(options: &Options) -> Result<Cluster> {
+        let mut cluster = Cluster::make(options)?;
+        cluster.launch()?;
+        Ok(cluster)
+    }
+
+    /// Makes a cluster without starting its server.
+    ///
+    /// # Errors
+    /// No PostgreSQL found, or `initdb` failed, with the last lines of what it said; or the data directory cannot be copied.
+    pub fn make(options: &Options) -> Result<Cluster> {
         let programs = Programs::find(options.bin_dir.as_deref())?;
         let account = Account::for_server()?;
         let home = private_dir(options.parent_dir.as_deref(), account.as_ref())?;
@@ -105,7 +123,7 @@ impl Cluster {
         fs::DirBuilder::new().mode(0o700).create(&socket_dir)?;
         account::give(account.as_ref(), &socket_dir)?;
 
-        let mut cluster = Cluster {
+        let cluster = Cluster {
             programs,
             account,
             settings: options.settings.clone(),
@@ -116,11 +134,15 @@ impl Cluster {
             _socket_home: socket_home,
             home,
         };
-        match &options.standby_of {
+        match &options.copy_of {
             Some(data_dir) => cluster.copy(data_dir)?,
             None => cluster.initialise(options.checksums)?,
         }
-        cluster.launch()?;
+        if options.is_standby {
+            let signal = cluster.data_dir.join("standby.signal");
+            File::create(&signal).with_context(|| signal.display().to_string())?;
+            account::give(cluster.account.as_ref(), &signal)?;
+        }
         Ok(cluster)
     }
 
@@ -147,18 +169,20 @@ impl Cluster {
         Ok(())
     }
 
+    /// Keeps the owner of each file, which is the account that the server runs as.
     fn copy(&self, data_dir: &Path) -> Result<()> {
-        // As the owner of both; not every build has pg_basebackup.
+        // Not every build has pg_basebackup.
         let mut copy = Command::new("cp");
-        account::prepare(&mut copy, self.account.as_ref(), libc::SIGKILL);
-        copy.arg("-a").arg(data_dir).arg(&self.data_dir);
-        let copied = copy.current_dir(self.home.path()).status().context("cp")?;
+        let copied = copy
+            .arg("-a")
+            .arg(data_dir)
+            .arg(&self.data_dir)
+            .status()
+            .context("cp")?;
         if !copied.success() {
             bail!("{} cannot be copied ({copied})", data_dir.display());
         }
-        let signal = self.data_dir.join("standby.signal");
-        File::create(&signal).with_context(|| signal.display().to_string())?;
-        account::give(self.account.as_ref(), &signal)
+        Ok(())
     }
 
     /// Starts the server of a cluster that was stopped or killed; returns when it takes connections.
@@ -167,7 +191,7 @@ impl Cluster {
     /// The server runs already or does not start; with the last lines of its log.
     pub fn launch(&mut self) -> Result<()> {
         if self.postmaster.is_some() {
-            bail!("the server in {} runs already", self.data_dir.display());
+            bail!("the server in {} is already running", self.data_dir.display());
         }
         let log = self.open_log()?;
         let mut server = self.server_command("postgres");
@@ -217,7 +241,7 @@ impl Cluster {
     /// The server does not run.
     pub fn stop(&mut self, how: Shutdown) -> Result<Usage> {
         let Some(postmaster) = self.postmaster.take() else {
-            bail!("the server in {} does not run", self.data_dir.display());
+            bail!("the server in {} is not running", self.data_dir.display());
         };
         let usage = postmaster.stop(how);
         postmaster::clear_away(&self.data_dir);
@@ -231,7 +255,7 @@ impl Cluster {
     /// One of them runs, or a directory cannot be renamed: both have to be on the same file system.
     pub fn take_in(&mut self, other: Cluster) -> Result<()> {
         if self.postmaster.is_some() || other.postmaster.is_some() {
-            bail!("a server that runs cannot be replaced, nor replace another one");
+            bail!("a running server cannot be replaced, nor replace another one");
         }
         fs::rename(&self.data_dir, self.home.path().join("data.old"))?;
         fs::rename(&other.data_dir, &self.data_dir)

@@ -102,7 +102,7 @@ impl Postmaster {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
-        bail!("process {} does not end, even by SIGKILL", self.pid)
+        bail!("process {} does not end, even after SIGKILL", self.pid)
     }
 }
 

@@ -49,7 +49,7 @@ impl Programs {
         }
         match (too_old, given) {
             (Some((directory, major)), _) => bail!(
-                "PostgreSQL in {} is of version {major}; at least {OLDEST} is needed",
+                "PostgreSQL in {} is version {major}; at least {OLDEST} is needed",
                 directory.display()
             ),
             (None, Some(directory)) => bail!("no postgres and initdb in {}", directory.display()),
@@ -135,5 +135,5 @@ fn major_version(postgres: &Path) -> Result<u32> {
             let digits: String = word.chars().take_while(char::is_ascii_digit).collect();
             digits.parse().ok()
         })
-        .with_context(|| format!("{} --version says no version: {text}", postgres.display()))
+        .with_context(|| format!("{} --version printed no version: {text}", postgres.display()))
 }

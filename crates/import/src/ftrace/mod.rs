@@ -151,7 +151,7 @@ impl Reader<'_> {
             Said::Lost { cpu, events } => {
                 self.intervals.lost(&mut self.calls, into);
                 self.calls.lost(cpu, events);
-                into.reason("events were lost: calls in which they are missing are left out");
+                into.reason("events were lost: calls with missing events are left out");
             }
             Said::StackBegins { place, is_whole } => {
                 if !is_whole {
@@ -202,7 +202,8 @@ impl Reader<'_> {
         let path = &self.file.path;
         if self.calls.too_short > 0 {
             self.into.problem(format!(
-                "{path}: {} functions were shorter than what they called: events are missing without having been counted",
+                "{path}: {} functions were shorter than what they called: events were lost without being \
+                 counted",
                 self.calls.too_short
             ));
         }
@@ -214,7 +215,8 @@ impl Reader<'_> {
         }
         if self.calls.paths.is_full() {
             self.into.problem(format!(
-                "{path}: there are more call paths than can be kept apart: calls at later ones count for their callers"
+                "{path}: there are more call paths than can be kept separate: calls on later ones count for \
+                 their callers"
             ));
         }
         self.into.set_measure(Measure {

@@ -127,8 +127,8 @@ impl Reader<'_> {
             self.place = if self.last_rule > 0 && self.last_rule + 1 == line.number {
                 let path = &self.file.path;
                 self.into.problem(format!(
-                    "{path}:{}: the table is folded, as the lines of SQL*Plus were too short for it, and is not read: SET LINESIZE 300 \
-                     and run it again",
+                    "{path}:{}: the table is wrapped, because the lines of SQL*Plus were too short for it, \
+                     and is not read: SET LINESIZE 300 and run it again",
                     line.number
                 ));
                 Place::Outside
@@ -175,7 +175,8 @@ impl Reader<'_> {
         let (wrong, length) = run.solve();
         for line in &wrong {
             self.into.problem(format!(
-                "{path}:{line}: left out, because its numbers do not fit each other or those of the other rows"
+                "{path}:{line}: left out, because its numbers contradict each other or those of the other \
+                 rows"
             ));
         }
         if run.without_room > 0 {
@@ -187,7 +188,7 @@ impl Reader<'_> {
         let Some(length) = length else {
             if !run.rows.is_empty() {
                 self.into.problem(format!(
-                    "{path}:{first}: how long it was looked cannot be told by the table: it is left out"
+                    "{path}:{first}: the table does not show how long was sampled: it is left out"
                 ));
             }
             return;
@@ -195,8 +196,8 @@ impl Reader<'_> {
         let Length { samples, range, .. } = length;
         if range.0 != range.1 {
             self.into.problem(format!(
-                "{path}:{first}: how many samples were taken is not printed: taken for {samples}, between {} and {} by the numbers of the \
-                 table",
+                "{path}:{first}: how many samples were taken is not printed: {samples} are assumed, between \
+                 {} and {} by the numbers of the table",
                 range.0, range.1
             ));
         }
@@ -305,7 +306,7 @@ impl Reader<'_> {
         self.into.ends(self.end_us);
         match self.runs {
             0 => self.into.problem(format!(
-                "{}: no table of LatchProfX that can be read: who held latches is not known",
+                "{}: no readable table of LatchProfX: who held latches is not known",
                 self.file.path
             )),
             _ => self.into.has_held_locks(),

@@ -346,8 +346,8 @@ impl Holds {
         }
         if !is_whole {
             into.problem(format!(
-                "{path}: the last line of the script is missing: the file was cut, or the script was stopped; what is in it counts up \
-                 to there"
+                "{path}: the last line of the script is missing: the file was truncated, or the script was \
+                 stopped; what is in it counts up to there"
             ));
         }
         if let Some(samples) = of_samples.filter(|samples| *samples != self.samples) {
@@ -366,7 +366,8 @@ impl Holds {
         }
         if let Some((least, most)) = self.rates.filter(|(least, most)| *most > UNEVEN * *least) {
             into.problem(format!(
-                "{path}: samples are uneven, {least:.0} to {most:.0} a second: each counts as much, so seconds with fewer count less"
+                "{path}: samples are uneven, {least:.0} to {most:.0} a second: each counts the same, so \
+                 seconds with fewer count less"
             ));
         }
         let told = [
@@ -376,11 +377,12 @@ impl Holds {
             ),
             (
                 without_stretch,
-                "lines of holders left out, because none says how many samples were taken beside theirs",
+                "lines of holders left out, because no line says how many samples were taken along with \
+                 theirs",
             ),
             (
                 missing,
-                "lines of holders that were written and are missing: those holders are shown too short",
+                "lines of holders that were written but are missing: their holds are shown too short",
             ),
         ];
         for (count, what) in told.iter().filter(|(count, _)| *count > 0) {

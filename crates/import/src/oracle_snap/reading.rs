@@ -250,7 +250,7 @@ impl Readings {
         }
         if self.not_known.cut {
             into.problem(format!(
-                "{path}: the last reading is cut off: what it lacks is not known"
+                "{path}: the last reading is truncated: what it lacks is not known"
             ));
         }
         let NotKnown {
@@ -268,11 +268,11 @@ impl Readings {
             ),
             (
                 began_before,
-                "sessions left out because they are not in the reading before, although they had begun",
+                "sessions left out because they are not in the previous reading, although they had begun",
             ),
             (
                 went_back,
-                "times and waits left out because they are lower than in the reading before",
+                "times and waits left out because they are lower than in the previous reading",
             ),
             (
                 without_room,
@@ -280,7 +280,7 @@ impl Readings {
             ),
             (
                 back_in_time,
-                "readings left out because they are not after the one before",
+                "readings left out because they are not later than the previous one",
             ),
         ];
         for (count, what) in told.iter().filter(|(count, _)| *count > 0) {

@@ -854,7 +854,8 @@ impl<'a> Reader<'a> {
         let into = &mut *self.into;
         if lacks_time_of_day {
             into.problem(format!(
-                "{}: no line says a time of day (those with *** do): times are those of the trace's own clock",
+                "{}: no line gives a time of day (those with *** do): times are those of the trace's own \
+                 clock",
                 self.file.path
             ));
         }

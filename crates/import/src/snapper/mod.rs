@@ -48,11 +48,11 @@ const END_OF_SAMPLES: &[u8] = b"--  End of ASH snap ";
 
 const NO_ZONE: &str = "Snapper does not print a time zone: its times are taken as UTC";
 const ROUNDED: &str =
-    "Snapper printed no exact growth (DELTA) but rounded one (HDELTA): numbers have some three digits";
+    "Snapper printed rounded growth (HDELTA), not exact growth (DELTA): numbers have about three digits";
 const NO_SAMPLES: &str =
     "Snapper's samples of active sessions (ASH) are left out: statistics, time model and waits are read";
 const SAMPLES: &str =
-    "Snapper printed samples of active sessions (ASH) alone: two digits of each share, and no idle time";
+    "Snapper printed only samples of active sessions (ASH): shares have two digits, and idle time is missing";
 
 /// Rows that wait for the end of their snapshot: a snapshot of a thousand sessions has a hundred thousand.
 const MAX_ROWS: usize = 1_000_000;

@@ -307,7 +307,8 @@ impl<'a> Reader<'a> {
                 );
             } else {
                 reasons.push(
-                    "strace ran without fine times (-ttt): time between calls is not known, amounts are those inside of calls",
+                    "strace ran without precise timestamps (-ttt): time between calls is not known, amounts \
+                     are those inside of calls",
                 );
             }
             reasons.push("strace cannot tell whether a call was on a CPU or asleep: its state is not known");

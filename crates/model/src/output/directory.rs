@@ -84,7 +84,7 @@ impl Directory {
         if !made.is_new()? {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
-                "another user put a directory of his own in its place",
+                "another user put another directory in its place",
             ));
         }
         Ok(made)

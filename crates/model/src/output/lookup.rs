@@ -67,7 +67,7 @@ pub(super) fn directory(path: &Path, missing: Missing) -> io::Result<OwnedFd> {
                     return Err(io::Error::new(
                         io::ErrorKind::PermissionDenied,
                         format!(
-                            "'{}' on the way to it is a link of another user (uid {}), which is not followed: name what it leads to",
+                            "'{}' in its path is a symbolic link of another user (uid {}), which is not followed: name its target",
                             name.to_string_lossy().escape_debug(),
                             stat.st_uid
                         ),

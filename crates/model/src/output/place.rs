@@ -41,7 +41,7 @@ impl Place {
             Some(name) => Ok(Place::inside(Arc::new(directory), name)),
             None => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "not a name for something new",
+                "not a name for a new file or directory",
             )),
         }
     }
@@ -167,7 +167,10 @@ impl Place {
     pub fn new_file(&self) -> io::Result<NewFile> {
         match self.written_in_place()? {
             None => NewFile::create(&self.directory),
-            Some(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is no file")),
+            Some(_) => Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "it is not a regular file",
+            )),
         }
     }
 
@@ -188,12 +191,11 @@ impl Place {
         let own = rustix::process::geteuid().as_raw();
         let why = match kind {
             FileType::RegularFile => return Ok(None),
-            FileType::Fifo if stat.st_uid != own => format!(
-                "a FIFO of another user (uid {}), to which nothing is written",
-                stat.st_uid
-            ),
+            FileType::Fifo if stat.st_uid != own => {
+                format!("a FIFO of another user (uid {}): not written to", stat.st_uid)
+            }
             FileType::CharacterDevice if ![0, own].contains(&stat.st_uid) => format!(
-                "a character device of another user (uid {}), to which nothing is written",
+                "a character device of another user (uid {}): not written to",
                 stat.st_uid
             ),
             FileType::Fifo | FileType::CharacterDevice => {
@@ -201,15 +203,14 @@ impl Place {
                 let fd = openat(&*self.directory, &self.name, flags, Mode::empty())?;
                 let opened = fstat(&fd)?;
                 if (opened.st_dev, opened.st_ino) != (stat.st_dev, stat.st_ino) {
-                    return Err(io::Error::other("it was replaced while it was opened"));
+                    return Err(io::Error::other("it was replaced while it was being opened"));
                 }
                 return Ok(Some(BufWriter::new(fd.into())));
             }
             FileType::Symlink => {
-                "a symbolic link, through which nothing is written: name what it leads to, or remove it"
-                    .to_string()
+                "a symbolic link, which is not followed: name its target, or remove it".to_string()
             }
-            other => format!("{}, to which nothing is written", in_words(other)),
+            other => format!("{}: not written to", in_words(other)),
         };
         Err(io::Error::new(io::ErrorKind::InvalidInput, why))
     }

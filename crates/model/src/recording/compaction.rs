@@ -53,13 +53,13 @@ pub(super) fn merge(table: &Directory, range: Merged) -> Result<u64, RecordingEr
                 };
                 if *schema != batch.schema() {
                     return Err(batches
-                        .damaged("its columns are not those of the segments before")
+                        .damaged("its columns differ from those of earlier segments")
                         .into());
                 }
                 rows += batch.num_rows() as i64;
                 text += text_of_rows(&batch);
                 if rows > MOST_ROWS || text > MOST_TEXT {
-                    return Err("all of it in one file would be more than is read of a file".into());
+                    return Err("merged into one file, they would be too large to be read".into());
                 }
                 writer.write(&batch)?;
                 if writer.memory_size() > MOST_MEMORY {

@@ -45,7 +45,7 @@ fn compact_while(path: &Path, may_go_on: &mut dyn FnMut() -> bool) -> Result<Com
         Ok(Some(lock)) => Some(lock),
         Ok(None) => {
             return Err(not_ours(
-                "it is still being written: who records merges segments every hour and at the end"
+                "it is still being written: its recorder merges segments every hour and at the end"
                     .to_string(),
             ));
         }
@@ -53,14 +53,14 @@ fn compact_while(path: &Path, may_go_on: &mut dyn FnMut() -> bool) -> Result<Com
         Err(_) if meta.complete => None,
         Err(e) => {
             return Err(not_ours(format!(
-                "it cannot be told whether it is still being written ({e}): copy it elsewhere and compact the copy"
+                "cannot tell whether it is still being written ({e}): copy it elsewhere and compact the copy"
             )));
         }
     };
     let owner = directory.owner().map_err(failed)?;
     if owner != rustix::process::geteuid().as_raw() {
         return Err(not_ours(format!(
-            "it belongs to another user (uid {owner}), who could not read what is made: run this as that user"
+            "it belongs to another user (uid {owner}), who could not read the result: run this as that user"
         )));
     }
     let tables: Vec<Directory> = TABLES
@@ -106,7 +106,7 @@ fn merge_all(
             return Err(RecordingError::format(
                 &directory.path().join(META_FILE),
                 format!(
-                    "its last segment has the number {}, after which there is none: no recorder of dbtime has written that",
+                    "its last segment has the number {}, the highest possible: no recorder of dbtime has written that",
                     meta.segments.last
                 ),
             ));

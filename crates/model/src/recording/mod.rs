@@ -50,7 +50,7 @@ pub const META_FILE: &str = "meta.json";
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     /// The output is there already; nothing is overwritten.
-    #[error("{0} exists already: choose another name or remove it")]
+    #[error("{0} already exists: choose another name or remove it")]
     Exists(PathBuf),
     /// The directory or one of its files cannot be created, written or read.
     #[error("{path}: {error}")]
@@ -70,7 +70,7 @@ pub enum RecordingError {
     },
     /// What `import` writes, before it is whole.
     #[error(
-        "{0}: an import that has not ended; when its dbtime was killed, import again to the same name, or remove it"
+        "{0}: an import that has not ended; if its dbtime was killed, import again to the same name, or remove it"
     )]
     Importing(PathBuf),
     /// A recording that is not ours to change, now or at all.

@@ -36,7 +36,7 @@ pub(super) fn read(file: File) -> io::Result<Bytes> {
         let most = LARGEST_FILE >> 20;
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("larger than {most} MB: no segment of dbtime"),
+            format!("larger than {most} MB: not a segment of dbtime"),
         ));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
@@ -51,7 +51,7 @@ pub(super) fn check_footer(bytes: &[u8]) -> Result<()> {
         let footer = u32::from_le_bytes([end[0], end[1], end[2], end[3]]);
         if footer > LARGEST_FOOTER && footer as usize <= bytes.len() {
             let most = LARGEST_FOOTER >> 20;
-            return refuse(format!("what it says of itself is longer than {most} MB"));
+            return refuse(format!("its footer is longer than {most} MB"));
         }
     }
     Ok(())
@@ -156,7 +156,7 @@ impl Chunk {
         let decompressor = match column.compression() {
             Compression::UNCOMPRESSED => None,
             Compression::ZSTD(_) => Some(zstd::bulk::Decompressor::new()?),
-            other => return refuse(format!("compressed as {other}, which dbtime does not do")),
+            other => return refuse(format!("compressed with {other}, which dbtime does not use")),
         };
         let as_it_is = column
             .clone()
@@ -174,7 +174,7 @@ impl Chunk {
         match page.encoding() {
             Encoding::PLAIN | Encoding::PLAIN_DICTIONARY | Encoding::RLE | Encoding::RLE_DICTIONARY => {}
             // They have sizes of their own inside, which would be believed.
-            other => return refuse(format!("encoded as {other}, which dbtime does not do")),
+            other => return refuse(format!("encoded as {other}, which dbtime does not use")),
         }
         let values = page.num_values();
         let (buffer, begin) = match &mut page {
@@ -193,7 +193,7 @@ impl Chunk {
             }
         };
         let Some((plain, compressed)) = buffer.split_at_checked(begin) else {
-            return refuse("a page that is shorter than what stands in it");
+            return refuse("a page that is shorter than its contents");
         };
         if let Some(decompressor) = &mut self.decompressor
             && !compressed.is_empty()
@@ -202,7 +202,7 @@ impl Chunk {
             let size = zstd::zstd_safe::get_frame_content_size(compressed).ok().flatten();
             if size.is_some_and(|size| size > LARGEST_PAGE as u64) {
                 let (is, most) = (size.unwrap_or(0) >> 20, LARGEST_PAGE >> 20);
-                return refuse(format!("a page of {is} MB, where {most} MB is the most"));
+                return refuse(format!("a page of {is} MB, where {most} MB is the maximum"));
             }
             let text = decompressor.decompress(compressed, LARGEST_PAGE)?;
             *buffer = match plain {
@@ -212,7 +212,7 @@ impl Chunk {
         }
         if buffer.len() > LARGEST_PAGE {
             let (is, most) = (buffer.len() >> 20, LARGEST_PAGE >> 20);
-            return refuse(format!("a page of {is} MB, where {most} MB is the most"));
+            return refuse(format!("a page of {is} MB, where {most} MB is the maximum"));
         }
         self.step.take(buffer.len(), values)?;
         Ok(page)

@@ -180,7 +180,7 @@ impl Recording {
         if text.len() as u64 > LONGEST_META {
             return Err(RecordingError::format(
                 &path,
-                format!("longer than {} MB: no recording of dbtime", LONGEST_META >> 20),
+                format!("longer than {} MB: not a recording of dbtime", LONGEST_META >> 20),
             ));
         }
         let json: Value = serde_json::from_str(&text).map_err(|e| RecordingError::format(&path, e))?;

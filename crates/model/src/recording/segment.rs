@@ -249,7 +249,7 @@ fn reader(
         .map_err(in_words)?;
     let rows = metadata.file_metadata().num_rows();
     if !(0..=MOST_ROWS).contains(&rows) {
-        return Err(format!("{rows} rows, where {MOST_ROWS} are the most"));
+        return Err(format!("{rows} rows, where {MOST_ROWS} is the maximum"));
     }
     let columns = metadata.file_metadata().schema_descr();
     // The schema of Arrow in a file says nothing that the one of Parquet does not say.

@@ -136,9 +136,10 @@ fn follows_waits(meta: &Meta) -> bool {
 pub(crate) fn why_not_recorded(meta: &Meta) -> &'static str {
     match meta.files.is_empty() {
         true => {
-            "This recording does not say who was waited for. 'dbtime record' notes it, except with '--collector proc'; older ones did not."
+            "This recording does not say who was waited for. 'dbtime record' records it, except with \
+             '--collector proc'; older versions did not."
         }
-        false => "Files of other tools do not say who was waited for. 'dbtime record' notes it.",
+        false => "Files of other tools do not say who was waited for. 'dbtime record' records it.",
     }
 }
 

@@ -31,12 +31,13 @@ impl NotKnown {
     pub fn as_str(self) -> &'static str {
         match self {
             NotKnown::Nobody => {
-                "nobody was seen to end the wait: it went on when the recording ended, or was over before the sampler came"
+                "nobody was seen ending the wait: it was still going on when the recording ended, or was \
+                 over before the sampler ran"
             }
             NotKnown::Circle => "each waited for the other: a deadlock, until the server broke it",
-            NotKnown::LongChain => "more than 16 stood behind each other",
-            NotKnown::NoWork => "a background process had no work yet, or no longer, when it was looked at",
-            NotKnown::FurtherOn => "who was waited for waited too, and nobody was seen to end that",
+            NotKnown::LongChain => "the chain has 16 sessions or more",
+            NotKnown::NoWork => "a background process had no work yet, or no more work, when it was sampled",
+            NotKnown::FurtherOn => "the blocker was waiting too, and nobody was seen ending that wait",
         }
     }
 

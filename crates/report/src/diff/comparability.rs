@@ -41,7 +41,8 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
     let (good_tier, bad_tier) = (&good.collector.tier, &bad.collector.tier);
     if !good_tier.is_empty() && !bad_tier.is_empty() && tier(good_tier) != tier(bad_tier) {
         refusals.push(format!(
-            "one side is exact, the other sampled ({good_tier}, {bad_tier}): what looking costs differs, and so do times"
+            "one side is exact, the other sampled ({good_tier}, {bad_tier}): their overhead differs, and so \
+             do times"
         ));
     } else {
         warnings.extend(differ("how it was recorded", good_tier, bad_tier));
@@ -60,7 +61,7 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
             Unit::Counts => "counts of something",
         });
         refusals.push(format!(
-            "one side is of {one}, the other of {other}: they have no common measure"
+            "one side is in {one}, the other in {other}: they have no common unit"
         ));
     }
     warnings.extend(differ(
@@ -113,7 +114,7 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
         warnings.extend(meta.counted_twice.iter().map(|text| format!("{name}: {text}")));
         if !meta.complete {
             warnings.push(format!(
-                "{name} is incomplete: its recorder was killed or is still at work"
+                "{name} is incomplete: its recorder was killed or is still running"
             ));
         }
         let slices = side.slices().count();
@@ -121,11 +122,12 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
         if slices < FEWEST_SLICES && meta.collector.clock != Clock::None {
             warnings.push(match side.slices().are_snapshots() {
                 true => format!(
-                    "{name} has {}: nothing can be told from noise by fewer than {FEWEST_SLICES}",
+                    "{name} has {}: at least {FEWEST_SLICES} are needed to tell changes from noise",
                     counted(slices, "snapshot")
                 ),
                 false => format!(
-                    "{name} covers {slices} s: nothing can be told from noise in less than {FEWEST_SLICES} s"
+                    "{name} covers {slices} s: at least {FEWEST_SLICES} s are needed to tell changes from \
+                     noise"
                 ),
             });
         }
@@ -133,7 +135,7 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
     let [one, other] = [0, 1].map(|side| sides[side].period.elapsed_ns().max(1));
     if one.max(other) / one.min(other) >= SIMILAR_LENGTH {
         warnings.push(format!(
-            "lengths differ much: {:.0} s and {:.0} s",
+            "lengths differ a lot: {:.0} s and {:.0} s",
             one as f64 / 1e9,
             other as f64 / 1e9
         ));

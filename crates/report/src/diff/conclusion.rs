@@ -210,7 +210,7 @@ pub(super) fn conclude(
                 ),
             };
             match chosen.is_without_factor {
-                true => format!("{sentence} (after the common factor of {factor:.2} was taken off)."),
+                true => format!("{sentence} (after removing the common factor of {factor:.2})."),
                 false => sentence + ".",
             }
         }
@@ -256,8 +256,8 @@ fn nothing(
 ) -> Conclusion {
     if (factor - 1.0).abs() >= NOTABLE_FACTOR && !is_at_limit(factor) {
         whole += &format!(
-            " All code that both sides run takes {factor:.2} times as long per {} in BAD, in equal parts: a slower or \
-             busier host, another build, or work that was counted differently.",
+            " All code that both sides run takes {factor:.2} times as long per {} in BAD, uniformly: a \
+             slower or busier host, another build, or work that was counted differently.",
             per.unit
         );
     }

@@ -106,8 +106,8 @@ pub(super) fn sentence(changes: &[CounterChange], sides: &[Side; 2], per: &Per) 
     let untested = with(Verdict::NotTested).count();
     if untested > 0 {
         return format!(
-            "{untested} of {} counters {} by a tenth or more; whether by chance cannot be told from fewer than \
-             {FEWEST_SLICES} snapshots of each side.",
+            "{untested} of {} counters {} by a tenth or more; at least {FEWEST_SLICES} snapshots of each \
+             side are needed to rule out chance.",
             all.len(),
             differ(untested),
         );

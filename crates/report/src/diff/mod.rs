@@ -80,7 +80,7 @@ pub enum DiffError {
     #[error("{0}: {1}")]
     Side(&'static str, ReportError),
     /// There is no DB time on one side.
-    #[error("{0}: no DB time in the recording or the part chosen of it")]
+    #[error("{0}: no DB time in the recording or the selected part of it")]
     Empty(&'static str),
     /// One of the sides does not know the unit.
     #[error("{side} does not count {unit}s{hint}")]
@@ -93,7 +93,7 @@ pub enum DiffError {
         hint: &'static str,
     },
     /// The numbers of both sides mean different things.
-    #[error("{}; --force compares all the same", .0.join("; "))]
+    #[error("{}; --force compares them anyway", .0.join("; "))]
     NotComparable(Vec<String>),
 }
 
@@ -217,7 +217,7 @@ pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffEr
         },
         conclusion: match has_time {
             true => conclusion.sentence,
-            false => "There is no DB time on either side: counters are compared.".to_string(),
+            false => "Neither side has DB time: counters are compared.".to_string(),
         },
         statements,
         causes,

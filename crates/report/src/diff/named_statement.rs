@@ -230,7 +230,7 @@ fn meaning(cell: &Change) -> Option<&'static str> {
     match (state, &*wait.class) {
         (State::Disk, _) if is_read && good <= HARDLY * bad => Some(": its reads now come from the device"),
         (State::Disk, _) if is_read && bad <= HARDLY * good => {
-            Some(": its reads hardly come from the device any longer")
+            Some(": hardly any of its reads come from the device now")
         }
         (State::Disk, _) if is_read && bad > good => Some(": it waits longer for reads from the device"),
         (State::Sleep, "Lock") if good <= HARDLY * bad => Some(": it now waits for locks of other sessions"),

@@ -242,15 +242,25 @@ impl<'a> Document<'a> {
                 .map(MarkJson::of)
                 .collect(),
             no_timeline: page.over_time.as_ref().err().map(String::as_str),
-            no_statements: report.top_sql.as_ref().err().filter(|_| !has_statements).map(|why| match why {
-                NoStatements::NotRecorded => "The recording does not know statements, or none was executed.",
-                NoStatements::WithoutIds => {
-                    "Which SQL is not known: the server does not compute query ids (compute_query_id = on makes it do so)."
-                }
-            }),
+            no_statements: report
+                .top_sql
+                .as_ref()
+                .err()
+                .filter(|_| !has_statements)
+                .map(|why| match why {
+                    NoStatements::NotRecorded => "Statements were not recorded, or none was executed.",
+                    NoStatements::WithoutIds => {
+                        "The SQL is not known: the server does not compute query ids (compute_query_id = on \
+                     makes it do so)."
+                    }
+                }),
             left_out_ns: u64::try_from(page.left_out_ns).unwrap_or(u64::MAX),
             no_causes: page.causes.why_not,
-            cause_kinds: CauseKind::ALL.iter().map(|kind| kind.as_str()).chain(["left out"]).collect(),
+            cause_kinds: CauseKind::ALL
+                .iter()
+                .map(|kind| kind.as_str())
+                .chain(["left out"])
+                .collect(),
             chains: page.causes.chains.iter().map(chain).collect(),
             links: page.causes.links.iter().map(link).collect(),
             waited_locks: &page.locks.names,

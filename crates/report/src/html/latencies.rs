@@ -21,7 +21,7 @@ const MOST_SERIES: usize = 4_000;
 /// Buckets that are kept as they were recorded, at most; a recorder has fewer.
 const MOST_BUCKETS: usize = 8_000;
 /// Stands for what was measured less than other things.
-const OTHERS: &str = "[others, put together in this page]";
+const OTHERS: &str = "[others, combined on this page]";
 
 /// Events of a recording.
 #[derive(Debug)]

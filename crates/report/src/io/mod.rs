@@ -94,10 +94,10 @@ impl IoReport {
     pub fn why_empty(&self) -> &'static str {
         let traces_calls = self.meta.collector.tier == CALLS_TIER && self.meta.files.is_empty();
         match (self.has_reads, traces_calls) {
-            (true, _) => "No reads are in this part of the recording.",
+            (true, _) => "There are no reads in this part of the recording.",
             (false, true) => "No session read from a file while it was recorded.",
             (false, false) => {
-                "No reads are in this recording. Record them with 'dbtime record --exact=calls'."
+                "There are no reads in this recording. Record them with 'dbtime record --exact=calls'."
             }
         }
     }

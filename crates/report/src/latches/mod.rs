@@ -208,12 +208,13 @@ pub struct SingleLatch {
 pub(crate) fn why_not_recorded(meta: &Meta) -> &'static str {
     match meta.files.is_empty() {
         true => {
-            "This recording does not say who held internal locks. 'dbtime record' notes it of PostgreSQL on x86-64, except with \
-             '--collector proc'; older ones did not. Where it could not find them, the report says why at its end."
+            "This recording does not say who held internal locks. 'dbtime record' records it for PostgreSQL \
+             on x86-64, except with '--collector proc'; older versions did not. Where it could not find \
+             them, the end of the report says why."
         }
         false => {
-            "These files do not say who held internal locks. 'dbtime record' notes it of PostgreSQL, the script of 'dbtime \
-             oracle-latch' of Oracle."
+            "These files do not say who held internal locks. 'dbtime record' records it for PostgreSQL, the \
+             script of 'dbtime oracle-latch' for Oracle."
         }
     }
 }

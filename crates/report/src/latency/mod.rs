@@ -48,7 +48,7 @@ pub(crate) fn kind_words<'a>(kind: &'a str, meta: &Meta) -> &'a str {
         kind::COMMAND => "Commands, by query",
         kind::WAIT => match WaitUnit::of(meta) {
             WaitUnit::Wait => "Waits",
-            WaitUnit::Stay => "Stays off CPU in waits",
+            WaitUnit::Stay => "Off-CPU periods in waits",
             WaitUnit::Call => "System calls made in waits",
         },
         kind::WAIT_CALL => "Waits, cut at their system calls",
@@ -64,7 +64,7 @@ pub(crate) fn kind_words<'a>(kind: &'a str, meta: &Meta) -> &'a str {
         kind::BLOCK_QUEUE => "Block requests in the queue",
         kind::WAKER => "Sleeps, by who ended them",
         kind::FUNCTION => "Kernel functions",
-        kind::RUN => "Stays on a CPU",
+        kind::RUN => "On-CPU periods",
         kind::INSTEAD => "Parts of scheduling delays, by who had the CPU",
         other => other,
     }
@@ -94,7 +94,7 @@ impl WaitUnit {
     pub(crate) fn one(self) -> &'static str {
         match self {
             WaitUnit::Wait => "a wait",
-            WaitUnit::Stay => "a stay off CPU in a wait",
+            WaitUnit::Stay => "an off-CPU period in a wait",
             WaitUnit::Call => "a system call made in a wait",
         }
     }
@@ -115,7 +115,8 @@ pub(crate) fn has_statements(meta: &Meta) -> bool {
 }
 
 /// What to say where statements were chosen of a recording in which only commands have one.
-const NO_STATEMENTS: &str = "only the commands of this recording have a query: an older dbtime recorded it, which wrote none to other events";
+const NO_STATEMENTS: &str = "only the commands of this recording have a query: it was recorded by an older dbtime, which wrote none \
+     for other events";
 
 /// What the events of a kind are called, many at once; reads and writes by the name of the event.
 pub(crate) fn kind_noun(kind: &str, name: &str) -> &'static str {

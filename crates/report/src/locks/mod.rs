@@ -134,7 +134,8 @@ impl Sum {
 pub(crate) fn why_not_recorded(meta: &Meta) -> Option<&'static str> {
     // Of files nobody expects them.
     meta.files.is_empty().then_some(
-        "The lock table (heavyweight locks, pg_locks) is not in this recording: older ones did not have it, nor has '--collector proc'.",
+        "The lock table (heavyweight locks, pg_locks) is not in this recording: older versions did not \
+         record it, nor does '--collector proc'.",
     )
 }
 

@@ -107,12 +107,13 @@ fn render_requests(io: &BlockIo, name: &str, requests: &BlockRequests, page: &mu
 fn render_left_out(io: &BlockIo, page: &mut Page) {
     for (disk, count) in &io.left_out {
         page.line(&format!(
-            "  not counted: {count} requests of {disk}, which stands on another device (--device {disk} counts them)"
+            "  not counted: {count} requests of {disk}, which sits on another device (--device {disk} counts \
+             them)"
         ));
     }
     if io.without_begin > 0 {
         page.line(&format!(
-            "  not counted, on all disks: {} under way at the start",
+            "  not counted, on all disks: {} in flight at the start",
             counted(io.without_begin, "request")
         ));
     }

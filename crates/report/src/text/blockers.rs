@@ -27,8 +27,8 @@ pub(super) fn sessions(report: &CauseReport, page: &mut Page) {
     }
     page.heading("Sessions by the time that others waited for them");
     page.paragraph(
-        "A session that waits for a chain waits for each session in it, so 'waited for' does not sum to the total. 'in the end' does: \
-         it counts who stands at the root.",
+        "A session that waits for a chain waits for each session in it, so 'waited for' does not sum to the \
+         total. 'in the end' does: it counts the session at the root.",
     );
     let mut table = Table::new(
         &["session, and what it was doing"],
@@ -96,7 +96,7 @@ fn words(meanwhile: &Meanwhile) -> String {
 /// two times, and so many `counts`.
 fn in_the_way(locks: &[LockShare], counts: usize, table: &mut Table) {
     if let Some(locks) = waited_locks::line(locks) {
-        let mut cells = vec![format!("└ in the way at {locks}")];
+        let mut cells = vec![format!("└ blocked others on {locks}")];
         cells.extend(vec![String::new(); counts + 2]);
         table.row(cells);
     }

@@ -13,7 +13,7 @@ const NOTHING: &str = "-";
 pub(super) fn render(calibration: &Calibration, page: &mut Page) {
     let host = &calibration.host;
     page.paragraph(&format!(
-        "The cost of looking on {}, {} CPUs, Linux {} {}, {} UTC",
+        "The cost of observation on {}, {} CPUs, Linux {} {}, {} UTC",
         host.name,
         host.cpus,
         host.kernel,
@@ -21,8 +21,9 @@ pub(super) fn render(calibration: &Calibration, page: &mut Page) {
         moment(calibration.time_us)
     ));
     page.paragraph(&format!(
-        "Nanoseconds a call takes, lowest median of {} rounds of {} calls; more = than with nothing looking; p99 likewise. \
-         Reading the clock costs {} ns, which is in all of them; it tells {} ns apart; timer slack {} ns.",
+        "Nanoseconds per call, lowest median of {} rounds of {} calls; more = than with no observer; p99 \
+         likewise. Reading the clock costs {} ns, which is in all of them; its resolution is {} ns; timer \
+         slack {} ns.",
         calibration.rounds,
         calibration.calls,
         calibration.clock_ns,
@@ -31,10 +32,7 @@ pub(super) fn render(calibration: &Calibration, page: &mut Page) {
     ));
     for name in workload::ALL {
         page.heading(name);
-        let mut table = Table::new(
-            &["looked at by"],
-            &["median", "more", "spread", "min", "mean", "p99"],
-        );
+        let mut table = Table::new(&["observer"], &["median", "more", "spread", "min", "mean", "p99"]);
         for look in &calibration.looks {
             let Some(cell) = look.cells.iter().find(|cell| cell.workload == name) else {
                 continue;
@@ -55,10 +53,14 @@ pub(super) fn render(calibration: &Calibration, page: &mut Page) {
             Some(control) => {
                 page.table(&table);
                 page.paragraph(&format!(
-                    "  Control: nothing measured twice differs by {} ns, {} the spread between rounds ({} ns): costs up to {} ns are \
-                     noise.",
+                    "  Control: 'nothing', measured twice, differs by {} ns, {} the spread between rounds \
+                     ({} ns): costs up to {} ns are noise.",
                     control.difference_ns.unsigned_abs(),
-                    if control.is_within_spread { "within" } else { "beyond" },
+                    if control.is_within_spread {
+                        "within"
+                    } else {
+                        "beyond"
+                    },
                     control.spread_ns,
                     control.noise_ns
                 ));
@@ -88,7 +90,8 @@ pub(super) fn cost(cost: &CostOfLooking, page: &mut Page) {
     };
     if !cost.is_measurable {
         page.paragraph(&format!(
-            "  {whose} looked at {calls} system calls; the cost of that is below the noise of the calibration of {when} UTC ({} per call)",
+            "  {whose} traced {calls} system calls; the cost of that is below the noise of the calibration \
+             of {when} UTC ({} per call)",
             duration(cost.noise_ns.into())
         ));
         return;
@@ -98,14 +101,14 @@ pub(super) fn cost(cost: &CostOfLooking, page: &mut Page) {
     });
     let host = match cost.is_other_host_possible {
         true => format!(
-            ", as it would be on {}: the file does not say where it was made",
+            ", as it would be on {}: the file does not say where it was recorded",
             cost.host
         ),
         false => String::new(),
     };
     page.paragraph(&format!(
-        "  about {} s of this is the tool{share}: {whose} looked at {calls} system calls, each of which took about {} longer, according to \
-         the calibration of {when} UTC{host}",
+        "  about {} s of this is the tool{share}: {whose} traced {calls} system calls, each of which took \
+         about {} longer, according to the calibration of {when} UTC{host}",
         seconds(cost.total_ns),
         duration(cost.extra_ns.into())
     ));

@@ -22,12 +22,12 @@ pub(super) fn render(report: &CauseReport, page: &mut Page) {
         return;
     }
     if report.blocked_ns == 0 {
-        page.paragraph("Nothing was blocked in DB time.");
+        page.paragraph("No DB time was blocked.");
         return quality::problems(&report.problems, page);
     }
     page.paragraph(&format!(
-        "Blocked DB time: {} s. {} % of it is followed to whoever had the lock or ended the wait, and further where that one was blocked \
-         too. Times are those of the ledger, divided by samples.",
+        "Blocked DB time: {} s. {} % of it was traced to whoever held the lock or ended the wait, and \
+         further if that session was blocked too. Times are those of the ledger, divided by samples.",
         seconds(report.blocked_ns),
         percent(percent_of(report.followed_ns, report.blocked_ns)),
     ));

@@ -12,8 +12,9 @@ pub(super) fn render(report: &CauseReport, page: &mut Page) {
         return;
     }
     page.paragraph(&format!(
-        "Blocked DB time: {} s. Each session stands under the one that it waited for; 'behind it' is how long all of those below waited. \
-         What stands at the left margin was waited for in the end: the times behind these sum to the total.",
+        "Blocked DB time: {} s. Each session is listed under the one it waited for; 'behind it' is how long \
+         all those below it waited. What is at the left margin was waited for in the end: the times behind \
+         it sum to the total.",
         seconds(report.blocked_ns),
     ));
     for chain in report.chains.iter().take(report.top) {
@@ -77,7 +78,7 @@ fn rows(behind: &[Waiting], level: usize, top: usize, table: &mut Table) {
                 };
                 of_statement(waited, *statement, one.text.as_deref())
             }
-            None => "met only where others waited for it".to_string(),
+            None => "seen only where others waited for it".to_string(),
         };
         table.row(vec![
             format!("{indent}{}", one.who),

@@ -18,14 +18,16 @@ pub(super) fn render(report: &CommandReport, page: &mut Page) {
     header::recording(&report.meta, report.period, &report.filter, page);
     if report.all.latencies.count() == 0 {
         page.heading(
-            "No commands of clients are in this part of the recording. They are recorded with 'dbtime record --exact=calls'.",
+            "There are no client commands in this part of the recording. They are recorded with 'dbtime \
+             record --exact=calls'.",
         );
         quality::problems(&report.problems, page);
         return;
     }
     page.paragraph(
-        "Exact: all numbers; quantiles are good to 1 %. A command lasts from when the server's process has it until that process asks \
-         the client for the next one. The middle half are the commands between the first and the third quartile.",
+        "Exact: all numbers; quantiles are good to 1 %. A command lasts from when the server process has \
+         received it until that process asks the client for the next one. The middle half are the commands \
+         between the first and the third quartile.",
     );
     quality::latencies_lost(&report.meta, page);
     table(report, page);

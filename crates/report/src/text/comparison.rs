@@ -26,10 +26,10 @@ pub(super) fn render(comparison: &Comparison, page: &mut Page) {
     calls(comparison, page);
     if comparison.events.is_empty() {
         page.heading(&if comparison.recorded_kinds.is_empty() {
-            format!("No latencies are in these recordings. {}", latency::HOW_TO_RECORD)
+            format!("These recordings have no latencies. {}", latency::HOW_TO_RECORD)
         } else {
             format!(
-                "No latencies are in these parts of the recordings, which have some of kind {}.",
+                "There are no latencies in these parts of the recordings, which have some of kind {}.",
                 comparison.recorded_kinds.join(", ")
             )
         });

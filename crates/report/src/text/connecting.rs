@@ -62,11 +62,11 @@ fn text(connecting: &Connecting) -> String {
     let least = if unknown >= MATTERS { "at least " } else { "" };
     if let (Some(share), true) = (percent(all, connecting.db_time_ns), all > 0) {
         text += &format!(
-            " Of DB time, {least}{share:.1} % is the beginning and end of sessions (sampled): {}.",
+            " Of DB time, {least}{share:.1} % is the start and end of sessions (sampled): {}.",
             phases.join(", ")
         );
         if unknown >= MATTERS {
-            text += &format!(" For {unknown:.1} % there is no stack to tell.");
+            text += &format!(" For {unknown:.1} % there is no stack to tell it by.");
         }
     }
     text

@@ -110,11 +110,11 @@ fn unit(diff: &Diff) -> &'static str {
         WorkUnit::Transaction if diff.unit_is_told => ", as you counted them",
         WorkUnit::Transaction | WorkUnit::Execution => ", as the database counted them",
         WorkUnit::Request => {
-            ": a request is an end of a wait for the client (Client:ClientRead), counted exactly"
+            ": a request is one completed wait for the client (Client:ClientRead), counted exactly"
         }
         WorkUnit::Call => ": a system call in a trace of the kernel",
         WorkUnit::Second => " of elapsed time",
-        WorkUnit::Sample => ": the sources know no time; 100 % is all samples of a side",
+        WorkUnit::Sample => ": the sources have no times; 100 % is all samples of a side",
         WorkUnit::Run => ": the whole of each side",
     }
 }
@@ -124,23 +124,25 @@ fn noise(diff: &Diff) -> String {
     let [good, bad] = [0, 1].map(|side| diff.sides[side].slices);
     let mut text = if test.tested {
         format!(
-            "Noise: bootstrap over {good} and {bad} slices of time, {} resamples, in blocks; limit by the maximum over all \
-             that is compared, so that equal recordings show anything significant in {:.0} % of comparisons; and larger \
-             than the change between the halves of either side (else it \"varies\"). Below {:.0} % of DB time: small, not tested. The host's time (run queue, scheduling, waking, interrupts) is shown, not tested.",
+            "Noise: bootstrap over {good} and {bad} slices of time, {} resamples, in blocks; limit by the \
+             maximum over everything compared, so that equal recordings show anything significant in {:.0} \
+             % of comparisons; and larger than the change between the halves of either side (else it \
+             \"varies\"). Below {:.0} % of DB time: small, not tested. The host's time (run queue, \
+             scheduling, waking, interrupts) is shown, not tested.",
             test.resamples,
             test.level * 100.0,
             test.smallest_share * 100.0
         )
     } else {
         format!(
-            "Noise: not tested, each side needs {} s at least.",
+            "Noise: not tested, each side needs at least {} s.",
             test.fewest_slices
         )
     };
     if (diff.common_factor - 1.0).abs() >= 0.005 {
         text += &format!(
-            " What both sides do alike takes {:.2} times as long in BAD{}: taken off before the test, not from the numbers \
-             shown.",
+            " What both sides do takes {:.2} times as long in BAD{}: removed before the test, not from the \
+             numbers shown.",
             diff.common_factor,
             match is_at_limit(diff.common_factor) {
                 true if diff.common_factor < 1.0 => ", or less",
@@ -323,7 +325,7 @@ fn functions(diff: &Diff, page: &mut Page) {
         return;
     }
     page.heading(&format!(
-        "Functions (per {}, by the difference in themselves; total = with all they called)",
+        "Functions (per {}, by the difference in self time; total = with all they called)",
         diff.unit
     ));
     let mut table = Table::new(

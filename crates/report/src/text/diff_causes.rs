@@ -18,7 +18,7 @@ pub(super) fn render(diff: &Diff, page: &mut Page) {
         // Where both do not there is nothing to compare; where one does not, somebody looks for it.
         Err(silent) if silent.len() == 1 => {
             page.heading(&format!(
-                "Who was waited for is not compared: {} does not say it.",
+                "Who was waited for is not compared: {} does not record it.",
                 silent[0]
             ));
             return;
@@ -34,7 +34,7 @@ pub(super) fn render(diff: &Diff, page: &mut Page) {
         return;
     }
     page.heading(&format!(
-        "Who was waited for (blocked time per {}, what grew most first)",
+        "Who was waited for (blocked time per {}, largest growth first)",
         diff.unit
     ));
     let mut table = Table::new(

@@ -66,14 +66,14 @@ fn told_of(counted_by: CountedBy, are_at_least: bool) -> String {
     let (what, why) = match counted_by {
         CountedBy::Server => (
             "pg_stat_statements, which counts executions of the whole server when they end",
-            "it was reset, threw statements out, or counted some without saying which",
+            "it was reset, evicted statements, or counted some without saying which",
         ),
         CountedBy::Trace => (
-            "EXEC calls of the trace, of whatever depth",
+            "EXEC calls of the trace, at any depth",
             "cursors were parsed before the trace began",
         ),
         CountedBy::Commands => (
-            "commands of clients, each of them counted; one message of several statements is one, of the last of them",
+            "client commands, each one counted; a message with several statements is one, of the last one",
             "the recorder had no room for some events",
         ),
     };

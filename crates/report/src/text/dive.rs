@@ -81,7 +81,7 @@ pub(super) fn exactness(report: &DiveReport, page: &mut Page) {
     let trace = &report.trace;
     let mut text = format!("{} from beginning to end", counted(trace.calls, "call"));
     if trace.kept_calls < trace.calls {
-        text += &format!(", {} of them kept whole", trace.kept_calls);
+        text += &format!(", {} of them kept in full", trace.kept_calls);
     }
     if trace.cut_calls > 0 {
         text += &format!("; left out: {} of which only a part was traced", trace.cut_calls);
@@ -96,7 +96,7 @@ pub(super) fn exactness(report: &DiveReport, page: &mut Page) {
     page.paragraph(&text);
     if trace.tracer.contains("tracepoints") {
         let between = match report.samples {
-            Some(_) => "what ran in between is known by timer samples alone",
+            Some(_) => "what ran in between is known from timer samples alone",
             None => "what ran in between is not known",
         };
         page.paragraph(&format!(
@@ -107,7 +107,7 @@ pub(super) fn exactness(report: &DiveReport, page: &mut Page) {
 }
 
 fn calls(report: &DiveReport, page: &mut Page) {
-    page.heading("Calls (without the interrupts and the preemption that hit them)");
+    page.heading("Calls (interrupts and preemption excluded)");
     let states: Vec<State> = crate::dive::STATES
         .into_iter()
         .filter(|state| {
@@ -149,7 +149,10 @@ pub(super) fn foreign(report: &DiveReport, page: &mut Page) {
         ("Preemption", report.preemption_ns),
     ] {
         if ns > 0 {
-            page.paragraph(&format!("{what}: {} more, in no function's time.", duration(ns)));
+            page.paragraph(&format!(
+                "{what}: {} more, not counted in any function.",
+                duration(ns)
+            ));
         }
     }
 }
@@ -253,8 +256,8 @@ pub(super) fn samples_line(of: &TimerSamples, trace: &KernelTrace) -> String {
     let period = duration(of.period_ns.into());
     let mut text = match trace.samples {
         0 => format!(
-            "None: the timer fires every {period} of the task's CPU time, and never did in a call that is shown. Calls \
-             are shorter than that, or off CPU; more of them have samples."
+            "None: the timer fires every {period} of the task's CPU time, and never fired in a call that is \
+             shown. Calls are shorter than that, or off CPU; more of them would have samples."
         ),
         _ => format!(
             "Every {period} of the task's CPU time: {} of the calls' own work; {} of {} calls have any.",
@@ -266,14 +269,14 @@ pub(super) fn samples_line(of: &TimerSamples, trace: &KernelTrace) -> String {
     let apart: Vec<String> = [
         ("interrupts", of.interrupts),
         ("preemption", of.preemption),
-        ("the tracer, which is what looking costs", of.tracing),
+        ("the tracer, which is overhead", of.tracing),
     ]
     .into_iter()
     .filter(|(_, samples)| *samples > 0)
     .map(|(what, samples)| format!("{samples} in {what}"))
     .collect();
     if !apart.is_empty() {
-        text += &format!(" Besides: {}.", apart.join("; "));
+        text += &format!(" In addition: {}.", apart.join("; "));
     }
     if trace.samples_missing > 0 {
         text += &format!(" {} samples are missing.", trace.samples_missing);
@@ -409,7 +412,7 @@ fn children(of: &ChildrenOf, page: &mut Page) {
 fn one_call(call: &TracedCall, page: &mut Page) {
     let query = known_query_id(call.statement).map_or_else(String::new, |id| format!(" in query {id}"));
     page.heading(&format!(
-        "Call {} by {} ({}){query}: {} with the interrupts that hit it; microseconds from its begin",
+        "Call {} by {} ({}){query}: {}, interrupts included; microseconds from its start",
         call.number,
         call.task,
         call.pid,

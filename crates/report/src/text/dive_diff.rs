@@ -23,8 +23,8 @@ pub(super) fn lines(diff: &DiveDiff) -> Vec<String> {
         ));
     }
     lines.push(
-        "Everything is per call, without interrupts and preemption. Which functions run is exact; times vary from call to \
-         call, and nothing says here how much."
+        "Everything is per call, without interrupts and preemption. Which functions run is exact; times \
+         vary from call to call, and by how much is not shown here."
             .to_string(),
     );
     lines
@@ -68,7 +68,7 @@ fn only(diff: &DiveDiff, side: &str, number: usize, page: &mut Page) {
 
 fn changes(heading: &str, changes: &[DiveChange], page: &mut Page) {
     page.heading(&format!(
-        "{heading}, by the difference of their own time, on a CPU or off it"
+        "{heading}, by the difference in own time, on or off a CPU"
     ));
     let numbers = [
         "calls GOOD",

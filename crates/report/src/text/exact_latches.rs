@@ -45,23 +45,26 @@ pub(super) fn heading(exact: &ExactLatches, page: &mut Page) {
     let per_second = exact.gets as f64 * 1e9 / exact.elapsed_ns.max(1) as f64;
     let others = match exact.cpu_of_others {
         ..0.0005 => String::new(),
-        part => format!(", {:.1} of it in other servers of this executable", 100.0 * part),
+        part => format!(
+            " ({:.1} % in other servers running this executable)",
+            100.0 * part
+        ),
     };
     page.paragraph(&format!(
-        "Exact, by probes, of {} s: {per_second:.0} gets and releases a second. Each takes the session about {} more, as measured on this \
-         host when it began: {:.1} % of one CPU{others}.",
+        "Exact, by probes, over {} s: {per_second:.0} gets and releases a second. Each costs the session \
+         about {} more, as measured on this host at the start: {:.1} % of one CPU{others}.",
         seconds(exact.elapsed_ns.into()),
         duration(exact.use_cost_ns.into()),
         100.0 * exact.cpu,
     ));
     if let Some(why) = &exact.stopped {
-        page.paragraph(&format!("Ended before its time: {why}."));
+        page.paragraph(&format!("Ended early: {why}."));
     }
     if !exact.not_by.is_empty() {
         let by = exact.not_by.join(", ");
         page.paragraph(&format!(
-            "Counts cannot be divided by {by}, and are not shown: of each use only the session, the lock, the statement and the place in \
-             the code are known. Leave out {by} to see them."
+            "Counts cannot be broken down by {by} and are not shown: for each use only the session, the \
+             lock, the statement and the place in the code are known. Leave out {by} to see them."
         ));
     }
     let mut missing = Vec::new();
@@ -78,10 +81,10 @@ pub(super) fn heading(exact: &ExactLatches, page: &mut Page) {
         ));
     }
     if exact.lost > 0 {
-        missing.push(format!("{} for want of room", counted(exact.lost, "use")));
+        missing.push(format!("{} for lack of room", counted(exact.lost, "use")));
     }
     if !missing.is_empty() {
-        page.paragraph(&format!("Not in it: {}.", missing.join("; ")));
+        page.paragraph(&format!("Not included: {}.", missing.join("; ")));
     }
 }
 
@@ -153,7 +156,7 @@ fn overview(report: &LatchReport, exact: &ExactLatches, page: &mut Page) {
         .sum();
     if refused > 0 {
         page.line(&format!(
-            "{} to take a lock only if it is free failed, because it was not",
+            "{} to take a lock without waiting failed, because it was not free",
             counted(refused, "attempt")
         ));
     }

@@ -34,7 +34,8 @@ pub(super) fn exactness(report: &Report, page: &mut Page) {
         && share >= 0.05
     {
         page.paragraph(&format!(
-            "Pooled: {share:.1} % of DB time, of sessions too short to be sampled each: their exact totals, split by the samples of their kind."
+            "Pooled: {share:.1} % of DB time, from sessions too short to be sampled individually: their \
+             exact totals, split by the samples of similar sessions."
         ));
     }
 }
@@ -68,7 +69,7 @@ pub(super) fn recording(meta: &Meta, period: Period, filter: &Filter, page: &mut
     let mut how = match meta.collector.clock {
         Clock::Utc => format!("From {} UTC, {}", moment(period.from_us), length(period)),
         Clock::Relative => format!(
-            "From second {} of a clock whose beginning the file does not say, {} s",
+            "From second {} of a clock whose epoch the file does not give, {} s",
             period.from_us.div_euclid(SECOND_US),
             seconds(period.elapsed_ns())
         ),
@@ -81,16 +82,19 @@ pub(super) fn recording(meta: &Meta, period: Period, filter: &Filter, page: &mut
         );
     }
     if !meta.complete {
-        how += "; incomplete: the recorder was killed or is still at work, this is what it had written";
+        how += "; incomplete: the recorder was killed or is still running; this is what it has written so \
+                far";
     }
     page.paragraph(&how);
     match meta.collector.unit {
         Unit::Time => {}
         Unit::Samples => page.paragraph(
-            "Amounts are samples: the file does not say how much time one stands for (--interval gives it).",
+            "Amounts are samples: the file does not say how much time one stands for (set it with \
+             --interval).",
         ),
         Unit::Counts => page.paragraph(
-            "Amounts are what the file counts, and it does not say what that is (--interval gives the time one stands for).",
+            "Amounts are what the file counts, and it does not say what that is (set the time one stands \
+             for with --interval).",
         ),
     }
     if let Some(only) = chosen(filter) {
@@ -122,8 +126,8 @@ pub(super) fn chosen(filter: &Filter) -> Option<String> {
     }
     match filter.whose {
         Whose::All => {}
-        Whose::Foreground => only.push("sessions that work for clients".to_string()),
-        Whose::Background => only.push("processes of the server itself".to_string()),
+        Whose::Foreground => only.push("sessions that serve clients".to_string()),
+        Whose::Background => only.push("the server's own processes".to_string()),
     }
     for (dimension, value) in &filter.facts {
         let value = if value.is_empty() { NONE } else { value };
@@ -168,7 +172,7 @@ fn fidelity(report: &Report) -> String {
         None => "Nothing was recorded in this period.".to_string(),
         Some(FidelityMix::Exact) => "All times are exact.".to_string(),
         Some(_) if report.meta.collector.unit == Unit::Counts => {
-            "Whether they are exact, it does not say either.".to_string()
+            "The file does not say whether amounts are exact.".to_string()
         }
         Some(FidelityMix::Sampled) if exact_totals => {
             "Exact: the totals of each session (kernel accounting). Sampled: how they split by wait event, \

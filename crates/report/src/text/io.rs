@@ -18,10 +18,10 @@ pub(super) fn render(report: &IoReport, page: &mut Page) {
         return;
     }
     page.paragraph(
-        "Exact: all numbers but user CPU and the layers of the kernel; quantiles are good to 1 %. A read came from: \
-         page cache = nothing was asked of a device and no session waited for one; readahead = it sent a request, but its \
-         own data was there already; device = it sent a request and slept for it; other task = it slept for data that \
-         another task, or an earlier call, had asked for.",
+        "Exact: all numbers but user CPU and the layers of the kernel; quantiles are good to 1 %. A read \
+         came from: page cache = nothing was requested from a device and no session waited for one; \
+         readahead = it sent a request, but its own data was there already; device = it sent a request and \
+         slept for it; other task = it slept for data that another task, or an earlier call, had requested.",
     );
     quality::latencies_lost(&report.meta, page);
     page.heading("Where did reads come from? (by wait event; exact)");
@@ -167,7 +167,7 @@ fn device(report: &IoReport, page: &mut Page) {
     page.table(&table);
     if device.total.rest_ns() < 0 {
         page.paragraph(
-            "  A rest below zero: the calls used CPU while a request was under way, which is in both.",
+            "  A negative rest: the calls used CPU while a request was in flight, which counts in both.",
         );
     }
 }

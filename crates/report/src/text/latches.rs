@@ -89,9 +89,9 @@ fn notes_of_import(report: &LatchReport, page: &mut Page) {
 /// Of samples of all holders: the columns of `LatchProfX`.
 fn of_samples(report: &LatchReport, looked: LatchSamples, page: &mut Page) {
     page.paragraph(&format!(
-        "Latches of the server, by {} of all their holders in {} s. held ms: the same share of the sampled time as of the samples. avg \
-         hold ms: held ms divided by gets (the holds that samples met); short holds are seldom met, so it is too long rather than too \
-         short.",
+        "Latches of the server, from {} of all their holders in {} s. held ms: the same share of the \
+         sampled time as of the samples. avg hold ms: held ms divided by gets (the holds that samples hit); \
+         short holds are rarely hit, so it errs on the long side.",
         counted(looked.samples, "sample"),
         seconds(looked.ns),
     ));

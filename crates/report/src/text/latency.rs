@@ -22,10 +22,12 @@ pub(super) fn render(report: &LatencyReport, page: &mut Page) {
     page.paragraph(&format!("Exact: all numbers; {}.", quantiles(&report.meta)));
     quality::latencies_lost(&report.meta, page);
     if report.recorded_kinds.is_empty() {
-        page.heading(&format!("No latencies are in this recording. {HOW_TO_RECORD}"));
+        page.heading(&format!(
+            "There are no latencies in this recording. {HOW_TO_RECORD}"
+        ));
     } else if report.kinds.is_empty() {
         page.heading(&format!(
-            "No latencies are in this part of the recording, which has some of kind {}.",
+            "There are no latencies in this part of the recording, which has some of kind {}.",
             report.recorded_kinds.join(", ")
         ));
     }
@@ -155,35 +157,41 @@ fn table(histogram: &Histogram) -> Table {
 pub(crate) fn explanation(of: &str, meta: &Meta) -> &'static str {
     match of {
         kind::COMMAND => {
-            "From when the server's process has a command until it asks for the next one; 'report --tail' tells what slow ones did."
+            "From when the server process has received a command until it asks for the next one; 'report \
+             --tail' shows what slow ones did."
         }
-        kind::WAIT if has_trace(meta) => "One event is a wait, as the trace tells it.",
+        kind::WAIT if has_trace(meta) => "One event is a wait, as the trace reports it.",
         kind::WAIT => match WaitUnit::of(meta) {
             WaitUnit::Wait => "From the first system call in the wait event until the last one has ended.",
             WaitUnit::Stay => {
-                "One event is a stay off CPU in the wait event, run queue included: of one wait there may be several, or, when it \
-                 never left its CPU, none. Whole waits are timed by 'record --exact=calls'."
+                "One event is an off-CPU period in the wait event, run queue included: one wait may have \
+                 several, or none if it never left its CPU. Whole waits are timed by 'record \
+                 --exact=calls'."
             }
-            WaitUnit::Call => {
-                "One event is a system call made in the wait: of one wait there may be several."
-            }
+            WaitUnit::Call => "One event is a system call made in the wait: one wait may have several.",
         },
-        kind::WAIT_CALL => "One event is a system call made in the wait: of one wait there may be several.",
-        kind::ORACLE_WAIT => "From the database's begin of the wait to its end, by the kernel's clock.",
+        kind::WAIT_CALL => "One event is a system call made in the wait: one wait may have several.",
+        kind::ORACLE_WAIT => {
+            "From where the database begins the wait to where it ends it, by the kernel's \
+                              clock."
+        }
         kind::ORACLE_WAIT_DB => "The same waits by the database's own clock, in whole microseconds.",
-        kind::SYSCALL => "From begin to end.",
+        kind::SYSCALL => "From start to end.",
         kind::SCHED => "From runnable until running, by the wait event at that time.",
         kind::READ => "Reads of files, from beginning to end, by wait event.",
-        kind::READ_CPU => "What these calls used in the kernel.",
+        kind::READ_CPU => "CPU that these calls used in the kernel.",
         kind::READ_QUEUE => "Reads from a device: from the first request of the call until one was issued.",
         kind::READ_DEVICE => {
             "Reads from a device: from the first issue until the last request waited for was done."
         }
-        kind::BLOCK => "From the issue to the device until it was done.",
+        kind::BLOCK => "From the issue to the device until completion.",
         kind::BLOCK_QUEUE => "From entry into the queue until the issue to the device.",
-        kind::RUN => "From coming onto a CPU until leaving it, by the state in which it was left.",
-        kind::INSTEAD => "One event is a delay in which somebody had the CPU for which the task was queued.",
-        kind::WAKER => "From falling asleep until someone ended it.",
+        kind::RUN => "From being switched onto a CPU until being switched off it, by the state afterwards.",
+        kind::INSTEAD => {
+            "One event is a delay during which another task had the CPU that the task was \
+                          queued on."
+        }
+        kind::WAKER => "From falling asleep until woken up.",
         kind::FUNCTION => "From entry to return, without interrupts.",
         _ => "",
     }

@@ -79,8 +79,8 @@ fn words(report: &Report, shown: &Sums, page: &mut Page) {
     let is_by_wait = report.ledger.by.contains(&Dimension::Wait);
     if report.database_view.run_queue_inside_idle_waits_ns > 0 && is_by_wait {
         page.paragraph(
-            "(no CPU): ready to run, but without a CPU; usually a command had come for the session. The database calls this \
-             idle.",
+            "(no CPU): ready to run, but without a CPU; usually a command had arrived for the session. The \
+             database calls this idle.",
         );
     }
 }

@@ -11,9 +11,10 @@ use crate::number::{counted, seconds};
 pub(super) fn render(report: &LockReport, filter: &Filter, top: usize, page: &mut Page) {
     page.heading("Heavyweight locks (pg_locks)");
     page.paragraph(&format!(
-        "{} at the server's lock table, which stand for {} s. {}Times are those that looks stand for. The server does not say since when a \
-         lock is held: >= is how long it was seen without a break, in one transaction.",
-        counted(report.looks, "look"),
+        "{} of the server's lock table, which stand for {} s. {}Times are those that samples stand for. The \
+         server does not say when a lock was acquired: >= is how long it was seen held without a break, in \
+         one transaction.",
+        counted(report.looks, "sample"),
         seconds(report.looked_ns),
         left_out(report),
     ));
@@ -23,7 +24,7 @@ pub(super) fn render(report: &LockReport, filter: &Filter, top: usize, page: &mu
         );
     }
     if report.locks.is_empty() {
-        page.paragraph("No look found a lock that was waited for, or held for a second or longer.");
+        page.paragraph("No sample found a lock that was waited for, or held for a second or longer.");
         return;
     }
     let mut table = Table::new(
@@ -60,7 +61,7 @@ pub(super) fn render(report: &LockReport, filter: &Filter, top: usize, page: &mu
         ));
     }
     page.paragraph(
-        "at a time: how many sessions held it, in whatever mode, on average; 1 = one session, all the time.",
+        "at a time: how many sessions held it, in any mode, on average; 1 = one session, all the time.",
     );
     let waited = report.locks.iter().filter(|lock| lock.waiters > 0);
     for lock in waited.take(top) {
@@ -73,7 +74,7 @@ fn left_out(report: &LockReport) -> String {
     let mut said = String::new();
     if report.torn > 0 {
         said.push_str(&format!(
-            "{} were dropped, because the server changed them while they were read. ",
+            "{} were dropped, because the server changed them during the read. ",
             counted(report.torn, "lock")
         ));
     }

@@ -28,13 +28,16 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     }
     if let (Some(percent), true) = (quality.pooled_percent(), quality.pooled_ns > 0) {
         page.paragraph(&format!(
-            "  pooled {} ({percent:.1} % of all time shown): time of sessions too short to be sampled each, split by the samples of other sessions of the same type, user and database in the same second",
+            "  pooled {} ({percent:.1} % of all time shown): time of sessions too short to be sampled \
+             individually, split by the samples of other sessions of the same type, user and database in \
+             the same second",
             amounts.with_unit(quality.pooled_ns),
         ));
     }
     if report.meta.database.entries_checked > 0 {
         page.paragraph(&format!(
-            "  what sessions execute was read from a place that was checked in {} processes of the server: the pid, database, state and texts found there were each process's own",
+            "  what sessions execute was read from a memory location verified in {} server processes: the \
+             pid, database, state and texts found there were each process's own",
             report.meta.database.entries_checked
         ));
     }
@@ -45,11 +48,11 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         ),
         (
             quality.displaced,
-            "passes left out, because the sampler itself had pushed the session off its CPU",
+            "passes left out, because the sampler itself had preempted the session",
         ),
         (
             quality.stood_in,
-            "samples with another wait event of their session, because their own was over too soon",
+            "samples that carry another wait event of their session, because their own ended too soon",
         ),
         (
             quality.waits_not_read,
@@ -57,19 +60,19 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         ),
         (
             quality.missed_switches,
-            "context switches that were not seen: the interval that the next one closed is longer, no time is missing",
+            "context switches missed: the interval that the next one ended is longer, no time is missing",
         ),
         (
             quality.late_passes.into(),
-            "passes of the sampler that came more than one period late",
+            "sampler passes that ran more than one period late",
         ),
         (
             quality.failed_passes.into(),
-            "passes of the sampler that the kernel refused",
+            "sampler passes that the kernel refused",
         ),
         (
             quality.latencies_lost.into(),
-            "latencies of single events that were lost, because the recorder had no room for them",
+            "latencies of single events lost, because the recorder had no room for them",
         ),
         (
             quality.unwind_without_room.into(),
@@ -85,7 +88,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         ),
         (
             quality.sessions_not_described as u128,
-            "sessions of which nothing but their times was recorded",
+            "sessions of which only the times were recorded",
         ),
     ];
     for (count, what) in counts {
@@ -95,14 +98,15 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     }
     if quality.rows_dropped > 0 {
         page.paragraph(&format!(
-            "  rows that were dropped, because the disk did not take them in time: {}, with {} of sessions' time",
+            "  rows dropped, because the disk could not keep up: {}, with {} of session time",
             quality.rows_dropped,
             amounts.with_unit(quality.dropped_ns.into())
         ));
     }
     if quality.missing_ns > 0 {
         page.paragraph(&format!(
-            "  sessions' time that is missing, up to their ends, because the kernel's last numbers of them were lost: {}",
+            "  session time missing, up to the end of sessions, because the kernel's final counters were \
+             lost: {}",
             amounts.with_unit(quality.missing_ns.into())
         ));
     }
@@ -122,7 +126,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     }
     if quality.missing_stacks_ns > 0 {
         page.paragraph(&format!(
-            "  {} of DB time refer to stacks that are not in the recording",
+            "  {} of DB time refers to stacks that are not in the recording",
             amounts.with_unit(quality.missing_stacks_ns)
         ));
     }
@@ -142,7 +146,8 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         .collect();
     if !probes.is_empty() {
         page.paragraph(&format!(
-            "  mean run time of the timer's samples, and of the probes (of those looked at; the kernel's own counting included): {}",
+            "  mean run time of the timer's samples, and of the probes (of those measured; the kernel's own \
+             accounting included): {}",
             probes.join(", ")
         ));
     }

@@ -30,7 +30,8 @@ pub(super) fn render(sched: &Sched, clock: Clock, page: &mut Page) {
         facts.cpus
     ));
     page.paragraph(
-        "wait: off CPU from going to sleep on, scheduling delay included; who was pushed off has a delay only. sch delay: ready to run, without a CPU. pushed off: left its CPU ready to run.",
+        "wait: off CPU since going to sleep, scheduling delay included; a preempted task has a delay only. \
+         sch delay: ready to run, without a CPU. preempted: left its CPU ready to run.",
     );
     losses(sched, page);
     runs(sched, page);
@@ -53,25 +54,25 @@ fn losses(sched: &Sched, page: &mut Page) {
     let mut told = Vec::new();
     if facts.lost > 0 {
         told.push(format!(
-            "{} turns were lost, because the buffer was full: they are in no number",
+            "{} turns were lost because the buffer was full: no figure includes them",
             facts.lost
         ));
     }
     if facts.kept < facts.switches {
         told.push(format!(
-            "{} of {} turns are kept one by one, all are in the sums",
+            "{} of {} turns are kept individually, the sums include all",
             facts.kept, facts.switches
         ));
     }
     if facts.without_begin > 0 {
         told.push(format!(
-            "{} turns have no begin: how long these ran is not known",
+            "{} turns have no start: how long these ran is not known",
             facts.without_begin
         ));
     }
     if facts.missed > 0 {
         told.push(format!(
-            "at {} turns a switch before was not seen: their times are less sure",
+            "for {} turns the switch before was missed: their times are less certain",
             facts.missed
         ));
     }
@@ -90,7 +91,7 @@ fn runs(sched: &Sched, page: &mut Page) {
     page.heading("Run time (ms)");
     let columns = [
         "switches",
-        "pushed off",
+        "preempted",
         "moved",
         "run",
         "min",
@@ -227,7 +228,7 @@ fn statements(sched: &Sched, page: &mut Page) {
     if sched.other_statements != SchedSums::default() {
         row(
             String::new(),
-            "[too many to be told apart]".to_string(),
+            "[too many to tell apart]".to_string(),
             &sched.other_statements,
         );
     }
@@ -249,7 +250,7 @@ fn instead(sched: &Sched, page: &mut Page) {
         return;
     }
     if !sched.facts.has_occupants {
-        page.heading("Who ran instead is not known: the source does not tell of other tasks.");
+        page.heading("Who ran instead is not known: the source does not cover other tasks.");
         return;
     }
     page.heading("Who ran instead: who had the CPU during these delays");

@@ -69,7 +69,7 @@ pub(super) fn render(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usize
     let lost = meta.quality.lost;
     if lost > 0 {
         page.paragraph(&format!(
-            "Since the beginning {} lost: what they said is missing.",
+            "{} lost since the beginning: their data is missing.",
             counted(lost, "event")
         ));
     }
@@ -188,13 +188,16 @@ fn explain(snapshot: &Snapshot, shown: &[SessionSnapshot], columns: &[SnapshotCo
     ];
     if shown.iter().any(is_not_counted) && columns.iter().any(|column| of_waits.contains(column)) {
         let meta = &snapshot.meta;
-        page.paragraph(match (meta.files.is_empty(), meta.collector.tier.starts_with("exact")) {
-            (false, _) => "~: the file does not say.",
-            (true, false) => {
-                "~: not known. Samples tell how long waits took and not how many there were; --exact counts them."
-            }
-            (true, true) => "~: not known. How many waits ended was not counted by what was chosen.",
-        });
+        page.paragraph(
+            match (meta.files.is_empty(), meta.collector.tier.starts_with("exact")) {
+                (false, _) => "~: the file does not say.",
+                (true, false) => {
+                    "~: not known. Samples show how long waits took, not how many there were; --exact counts \
+                 them."
+                }
+                (true, true) => "~: not known. How many waits ended is not counted for this selection.",
+            },
+        );
     }
 }
 

@@ -37,7 +37,7 @@ fn column(what: &str, amounts: Amounts) -> String {
 
 fn counted_stacks(stacks: &CountedStacks, what: &str, amounts: Amounts, page: &mut Page) {
     page.heading(&format!(
-        "Stacks of {what}, equal ones counted, the hottest last (root first, [k] = kernel)"
+        "Stacks of {what}, identical ones counted, the hottest last (root first, [k] = kernel)"
     ));
     if stacks.others > 0 {
         page.line("");
@@ -170,7 +170,7 @@ fn without_names(times: &FunctionTimes, meta: &Meta, page: &mut Page) {
         return;
     }
     page.paragraph(&format!(
-        "{:.0} % is in code without a name, told apart by the nearest function above that has one.",
+        "{:.0} % is in code without symbols, identified by the nearest caller that has a name.",
         times.without_name_percent
     ));
     for reason in meta
@@ -185,7 +185,7 @@ fn without_names(times: &FunctionTimes, meta: &Meta, page: &mut Page) {
 
 fn modules(times: &ModuleTimes, what: &str, amounts: Amounts, page: &mut Page) {
     page.heading(&format!(
-        "Modules of {what} (by the leaf-most known function; a sleep counts for who called the scheduler)"
+        "Modules of {what} (by the leaf-most known function; a sleep counts for the caller of the scheduler)"
     ));
     let per = times.work.map(|(unit, count)| (format!("per {unit}"), count));
     let total = column("total", amounts);

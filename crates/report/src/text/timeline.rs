@@ -30,10 +30,7 @@ pub(super) fn render(timeline: &Timeline, page: &mut Page) {
     page.heading(&heading(timeline));
     values(timeline, &letters, page);
     if timeline.is_not_recorded {
-        page.paragraph(&format!(
-            "Nothing is known of '{}' in this recording.",
-            timeline.by
-        ));
+        page.paragraph(&format!("'{}' was not recorded.", timeline.by));
     }
     page.line("");
     chart(timeline, &letters, page);
@@ -224,12 +221,12 @@ fn notes(timeline: &Timeline, page: &mut Page) {
     match timeline.cpus {
         Some(cpus) if timeline.line_of_cpus().is_some() => {
             page.heading(&format!(
-                "| = {}, as many sessions as can be on a CPU.",
+                "| = {}: as many sessions can be on a CPU at once.",
                 counted(cpus, "CPU")
             ));
         }
         Some(cpus) => page.heading(&format!(
-            "The host has {}, far more than there were active sessions: the line for CPUs is not drawn.",
+            "The host has {}, far more than there were active sessions: the CPU line is not drawn.",
             counted(cpus, "CPU")
         )),
         None => page.line(""),
@@ -246,14 +243,15 @@ fn notes(timeline: &Timeline, page: &mut Page) {
             listed.push(format!("{} more", timeline.gaps.len() - GAPS));
         }
         page.paragraph(&format!(
-            "Nothing was recorded for {} s: {}. A bucket is the average over what was recorded of it.",
+            "Nothing was recorded for {} s: {}. A bucket is the average over the part of it that was \
+             recorded.",
             seconds(gaps),
             listed.join(", ")
         ));
     }
     if timeline.before_ns > 0 {
         page.paragraph(&format!(
-            "In no bucket: {} of intervals that ended in this period and began before it.",
+            "Not in any bucket: {} of intervals that ended in this period but began before it.",
             Amounts::of(&timeline.meta).with_unit(timeline.before_ns)
         ));
     }

@@ -15,8 +15,8 @@ const STATEMENTS: usize = 10;
 /// Characters of a text.
 const TEXT: usize = 120;
 /// pgss_ProcessUtility in contrib/pg_stat_statements.
-const OWN_NUMBER: &str = "* dbtime's fingerprint of the text: pg_stat_statements takes the id of a utility statement away when it is first \
-     executed, and where it was prepared it has none from then on.";
+const OWN_NUMBER: &str = "* dbtime's fingerprint of the text: pg_stat_statements removes the id of a utility statement on its \
+     first execution, and a prepared one has none from then on.";
 
 pub(super) fn render(report: &Report, page: &mut Page) {
     let top = match &report.top_sql {
@@ -24,8 +24,8 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         Err(NoStatements::NotRecorded) => return,
         Err(NoStatements::WithoutIds) => {
             page.paragraph(
-                "Which SQL is not known: the server does not compute query ids. 'compute_query_id = on' makes it do so (a reload is \
-                 enough), and so does pg_stat_statements.",
+                "The SQL is not known: the server does not compute query ids. 'compute_query_id = on' makes \
+                 it do so (a reload is enough), and so does pg_stat_statements.",
             );
             return;
         }
@@ -119,12 +119,13 @@ fn told_of(counts: &StatementCounts) -> String {
             counted(all, "call")
         ),
         CountedBy::Trace => format!(
-            "Executions: EXEC calls of the trace, of whatever depth (in all {}); ~ = none.",
+            "Executions: EXEC calls of the trace, at any depth (in all {}); ~ = none.",
             counted(all, "execution")
         ),
         CountedBy::Commands => format!(
-            "Commands and time per command: of clients, each of them counted (in all {}); ~ = none. One message of several statements is \
-             one command, of the last of them; preparing a statement counts as one, too.",
+            "Commands and time per command: client commands, each one counted (in all {}); ~ = none. A \
+             message with several statements is one command, of the last one; preparing a statement counts \
+             as one, too.",
             counted(all, "command")
         ),
     };
@@ -132,10 +133,7 @@ fn told_of(counts: &StatementCounts) -> String {
     let missing = [
         (
             unknown > 0 && counts.by() == CountedBy::Server,
-            format!(
-                "of {} it is not known which statements they were",
-                counted(unknown, "call")
-            ),
+            format!("for {} the statement is not known", counted(unknown, "call")),
         ),
         (
             counts.events_lost() > 0,
@@ -146,7 +144,7 @@ fn told_of(counts: &StatementCounts) -> String {
         ),
         (
             counts.evictions() > 0,
-            "it threw statements out to make room for others".to_string(),
+            "it evicted statements to make room for others".to_string(),
         ),
         (counts.resets() > 0, "it was reset".to_string()),
     ];

@@ -27,13 +27,13 @@ pub(super) fn render(answer: &WaitsInCalls, page: &mut Page) {
     };
     if !answer.without_calls.is_empty() {
         page.heading(&format!(
-            "No system calls were traced of these processes of the SQL trace: {}.",
+            "No system calls were traced for these processes of the SQL trace: {}.",
             list(&answer.without_calls)
         ));
     }
     if !answer.without_waits.is_empty() {
         page.heading(&format!(
-            "No waits were traced of these processes of strace: {}.",
+            "No waits were traced for these processes of strace: {}.",
             list(&answer.without_waits)
         ));
     }
@@ -49,18 +49,18 @@ fn one(pair: &Pair, page: &mut Page) {
     if let Some(unnamed) = pair.unnamed {
         page.paragraph(match unnamed {
             Unnamed::Waits => {
-                "The SQL trace does not say its process: it is taken for the only one that strace traced."
+                "The SQL trace does not name its process: it is taken to be the only one that strace traced."
             }
             Unnamed::Calls => {
-                "The file of strace does not say its process: it is taken for the only one of the SQL trace."
+                "The strace file does not name its process: it is taken to be the only one of the SQL trace."
             }
-            Unnamed::Both => "Neither file says its process: both are taken for the same.",
+            Unnamed::Both => "Neither file names its process: both are taken to be of the same one.",
         });
     }
     page.paragraph(&clocks(&pair.alignment));
     if pair.waits_left_out + pair.calls_left_out > 0 {
         page.paragraph(&format!(
-            "Left out, because they are not wholly in that time: {}, {}.",
+            "Left out, because they are only partly in that time: {}, {}.",
             counted(pair.waits_left_out, "wait"),
             counted(pair.calls_left_out, "system call")
         ));
@@ -88,7 +88,7 @@ fn clocks(alignment: &Alignment) -> String {
     let zone = match zone_quarters {
         0 => String::new(),
         quarters => format!(
-            " Of that, {} h are a time zone that the SQL trace does not say.",
+            " Of that, {} h are a time zone offset that the SQL trace does not state.",
             *quarters as f64 / 4.0
         ),
     };
@@ -103,8 +103,9 @@ fn clocks(alignment: &Alignment) -> String {
             )
         }
         None => format!(
-            "Clocks: taken as both files tell the time of day; by how much they are apart is not known ({matches} of {candidates} \
-             waits consist of one system call and agree: too few). What follows is right only if it is little.{zone}"
+            "Clocks: taken from the time of day in both files; how far they are apart is not known \
+             ({matches} of {candidates} waits consist of one system call and agree: too few). What follows \
+             is right only if it is small.{zone}"
         ),
     }
 }

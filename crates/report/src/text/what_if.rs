@@ -24,22 +24,22 @@ fn said(asked: &str, of: &Prediction, page: &mut Page) {
         cells.extend(figures.map(|figures| format!("{:.digits$}", value(figures))));
         table.row(cells);
     };
-    row("transactions a second", 1, |figures| figures.transactions_per_s);
-    row("DB time of a transaction, ms", 3, |figures| {
+    row("transactions per second", 1, |figures| figures.transactions_per_s);
+    row("DB time per transaction, ms", 3, |figures| {
         figures.db_time_per_transaction_s * 1e3
     });
     row("average active sessions", 2, |figures| figures.aas);
     page.table(&table);
     page.paragraph(&format!(
-        "{:.0} transactions of {} clients in {:.0} s, replayed. With nothing changed, the replay's throughput is {:+.1} % off what was \
-         recorded. from, to: nine in ten resamples of the recording, for even and for random durations, widened by that and by what is \
-         said below.",
+        "{:.0} transactions of {} clients in {:.0} s, replayed. Without changes, the replay's throughput is \
+         {:+.1} % off what was recorded. from, to: the range of nine in ten resamples of the recording, for \
+         even and for random durations, widened by that and by what is stated below.",
         of.transactions,
         of.clients,
         of.seconds,
         100.0 * of.miss,
     ));
-    page.heading("It assumes");
+    page.heading("Assumptions");
     for sentence in &of.assumes {
         page.paragraph(&format!("- {sentence}"));
     }

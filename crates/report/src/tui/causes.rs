@@ -77,7 +77,7 @@ fn behind(waiting: &[Waiting], level: usize, report: &CauseReport, rate: Rate, r
     for one in waiting {
         let (was, text) = match one.waits.first() {
             Some((wait, id, _)) => (wait.to_string(), statement(*id, one.text.as_deref())),
-            None => ("met in waits of others".to_string(), String::new()),
+            None => ("seen in waits of others".to_string(), String::new()),
         };
         let cells = vec![
             rate.cell(one.ns),

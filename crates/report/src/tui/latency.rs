@@ -15,9 +15,10 @@ use crate::sums::percent;
 const BAR: u128 = 30;
 
 /// Why there are none, and what to do about it.
-const NONE_ARE_COUNTED: &str = "Single events are not counted here: samples say how much time went where, not how long one wait was. \
-    'dbtime top --exact' counts every stay off a CPU in a wait and every scheduling delay, '--exact=calls' every wait, system call, \
-    read and command; 'dbtime iolat' times block requests.";
+const NONE_ARE_COUNTED: &str = "Single events are not counted here: samples show how much time went where, \
+                                not how long one wait took. 'dbtime top --exact' counts every off-CPU \
+                                period in a wait and every scheduling delay, '--exact=calls' every wait, \
+                                system call, read and command; 'dbtime iolat' times block requests.";
 
 pub(super) fn table(answers: &Answers, rate: Rate, order: usize) -> Table {
     let Some(report) = &answers.latency else {

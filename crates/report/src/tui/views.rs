@@ -240,7 +240,8 @@ fn sql(answers: &Answers, rate: Rate, order: usize) -> Table {
             let nothing = match why {
                 NoStatements::NotRecorded => "no statement was executed in these seconds",
                 NoStatements::WithoutIds => {
-                    "which SQL is not known: the server does not compute query ids ('compute_query_id = on' makes it do so)"
+                    "the SQL is not known: the server does not compute query ids ('compute_query_id = on' \
+                     makes it do so)"
                 }
             };
             return Table {

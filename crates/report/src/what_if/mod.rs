@@ -185,8 +185,8 @@ fn cannot_say(recorded: &Recorded, meta: &Meta) -> Option<String> {
     let percent = |part: f64, all: f64| 100.0 * part / all.max(1e-9);
     if all <= 0.0 {
         return Some(
-            "no transaction ended that was counted: 'dbtime record' counts those of PostgreSQL sessions that live for more than a \
-             second, on x86-64"
+            "no counted transaction ended: 'dbtime record' counts those of PostgreSQL sessions that live \
+             for more than a second, on x86-64"
                 .to_string(),
         );
     }
@@ -198,7 +198,7 @@ fn cannot_say(recorded: &Recorded, meta: &Meta) -> Option<String> {
     }
     if seconds < SHORTEST {
         return Some(format!(
-            "transactions were counted for {seconds:.0} s, and {SHORTEST:.0} s are needed"
+            "transactions were counted for {seconds:.0} s, but {SHORTEST:.0} s are needed"
         ));
     }
     if transactions < FEWEST_TRANSACTIONS || recorded.samples < FEWEST_SAMPLES {
@@ -209,7 +209,9 @@ fn cannot_say(recorded: &Recorded, meta: &Meta) -> Option<String> {
         ));
     }
     if recorded.workers > MOST_WORKERS * recorded.db_time.0 {
-        return Some("parallel workers have a share of the DB time, and they are not modelled".to_string());
+        return Some(
+            "parallel workers account for part of the DB time, and they are not modelled".to_string(),
+        );
     }
     if meta.host.cpus == 0 {
         return Some("the recording does not say how many CPUs there are".to_string());
@@ -226,8 +228,8 @@ fn cannot_say(recorded: &Recorded, meta: &Meta) -> Option<String> {
     let drift = ((second - first).abs() - late).max(0.0) / first.max(second).max(1e-9);
     (drift > MOST_DRIFT).then(|| {
         format!(
-            "the load was not the same all the time: {first:.1} transactions a second in the first half, {second:.1} in the second; \
-             choose a part with --from and --to"
+            "the load was not constant: {first:.1} transactions a second in the first half, {second:.1} in \
+             the second; select a part with --from and --to"
         )
     })
 }
@@ -260,7 +262,11 @@ fn is_there(change: &WhatIf, recorded: &Recorded) -> Result<(), String> {
                 return Ok(());
             }
             if name.to_ascii_lowercase().ends_with("tuple") {
-                return Err("waits for a row's tuple lock are waits in line for its holder: ask for hold:transactionid".to_string());
+                return Err(
+                    "waits for a row's tuple lock are time in the queue for its holder: use \
+                            hold:transactionid"
+                        .to_string(),
+                );
             }
             // Waited for, but by none whose transactions make up the load.
             let of_lock = |wait: &str| {
@@ -298,13 +304,14 @@ fn is_there(change: &WhatIf, recorded: &Recorded) -> Result<(), String> {
                     .map(|(wait, ns)| (wait.clone(), *ns))
                     .collect();
                 return Err(format!(
-                    "no DB time in wait event {name}; there are {}",
+                    "no DB time in wait event {name}; this recording has {}",
                     largest(all)
                 ));
             };
             match wait.split_once(':') {
                 Some(("Lock" | "LWLock", lock)) => Err(format!(
-                    "{wait} is time in line for others, which is as long as these hold the lock: ask for hold:{}",
+                    "{wait} is time spent queueing for the lock, which lasts as long as others hold it: use \
+                     hold:{}",
                     recorded::lock_of(lock)
                 )),
                 _ => Ok(()),
@@ -317,7 +324,7 @@ fn is_there(change: &WhatIf, recorded: &Recorded) -> Result<(), String> {
             let known = recorded.statements.iter().filter(|(id, _)| **id != 0);
             let all = known.map(|(id, ns)| (query_id(*id), *ns)).collect();
             Err(format!(
-                "no DB time in query {}; there are {}",
+                "no DB time in query {}; this recording has {}",
                 query_id(*id),
                 largest(all)
             ))
@@ -346,11 +353,12 @@ fn predict(recorded: &Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Predict
     if fits.is_empty() {
         let of = |(spread, miss, response, busy): &(Spread, f64, f64, f64)| {
             let durations = match spread {
-                Spread::Even => "durations that hardly differ",
+                Spread::Even => "nearly constant durations",
                 Spread::Random => "random durations",
             };
             format!(
-                "with {durations} throughput {:+.0} %, DB time of a transaction {:+.0} %, log being flushed {:.0} % of the time instead of {:.0} %",
+                "with {durations}: throughput {:+.0} %, DB time per transaction {:+.0} %, log being flushed \
+                 {:.0} % of the time instead of {:.0} %",
                 100.0 * miss,
                 100.0 * response,
                 100.0 * busy,
@@ -359,7 +367,7 @@ fn predict(recorded: &Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Predict
         };
         let missed: Vec<String> = misses.iter().map(of).collect();
         return Err(format!(
-            "replayed with nothing changed, the load is not what was recorded ({})",
+            "replayed without changes, the load does not match the recording ({})",
             missed.join("; ")
         ));
     }
@@ -410,7 +418,7 @@ fn predict(recorded: &Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Predict
     let mut assumes = assumptions(recorded, &model, changes);
     if fits.len() > 1 {
         assumes.push(format!(
-            "Single durations are taken as even in {:.0} % and as random in {:.0} %, by how evenly the transactions ended.",
+            "Durations are weighted {:.0} % even and {:.0} % random, by how evenly the transactions ended.",
             100.0 * (1.0 - random),
             100.0 * random
         ));
@@ -436,14 +444,14 @@ fn predict(recorded: &Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Predict
     }
     if let Some([before, after]) = more_flushes(&model, &fits, &weights, changes) {
         let mut sentence = format!(
-            "The log is flushed {after:.0} times a second instead of {before:.0}: the recording does not say whether its device can take \
-             as many."
+            "The log is flushed {after:.0} times a second instead of {before:.0}: the recording does not \
+             say whether its device can sustain that."
         );
         if facts.flush_busy >= BUSY {
             throughput.0 *= 1.0 - MISS_OF_BUSY;
             response.1 /= 1.0 - MISS_OF_BUSY;
-            sentence += " It was busy nearly all the time, and a device that takes only so many writes a second gets slower the more come: \
-             the lower end of the throughput allows for that.";
+            sentence += " It was busy nearly all the time, and a device close to its write limit gets slower \
+                         the more writes arrive: the lower end of the throughput allows for that.";
         }
         assumes.push(sentence);
     }
@@ -476,7 +484,7 @@ fn of_denser(of: &Denser) -> String {
     let mut parts = Vec::new();
     if of.run_queue > 0.0 || of.cpu_of_waits > 0.0 {
         parts.push(format!(
-            "{} in the run queue and {} of CPU in waits that are gone, out of which nobody has to be woken",
+            "{} in the run queue and {} of CPU for wakeups from waits that no longer happen",
             ms(of.run_queue),
             ms(of.cpu_of_waits)
         ));
@@ -484,16 +492,17 @@ fn of_denser(of: &Denser) -> String {
     let [cpu, least] = of.cpu;
     if least < cpu {
         parts.push(format!(
-            "up to {} of its other {} of CPU, and the same share of its time in the run queue: {:.1} times as much CPU is wanted per \
-             second as was recorded, so caches that were cold may be warm",
+            "up to {} of its other {} of CPU, and the same share of its time in the run queue: demand for \
+             CPU is {:.1} times what was recorded, so caches that were cold may be warm",
             ms(cpu - least),
             ms(cpu),
             of.density
         ));
     }
     format!(
-        "The upper end of the throughput, and the lower end of the DB time, allow for what a transaction of a denser load may not need: \
-         {}. The recording does not say how much of that will come true.",
+        "The upper end of the throughput, and the lower end of the DB time, allow for what a transaction \
+         may no longer need under a denser load: {}. The recording does not say how much of that will come \
+         true.",
         parts.join("; ")
     )
 }
@@ -552,14 +561,14 @@ fn anchored(model: &Model<'_>, fit: &FittedModel, blocks: &[usize], changes: &[W
 
 fn assumptions(recorded: &Recorded, model: &Model<'_>, changes: &[WhatIf]) -> Vec<String> {
     let mut assumes = vec![
-        "Clients wait for their answer and think as long as before until they begin the next transaction."
+        "Clients wait for their answer, then think as long as before until they begin the next transaction."
             .to_string(),
-        "Whoever else wants a CPU wants it as before.".to_string(),
+        "Demand for CPU by everything else stays the same.".to_string(),
     ];
     let locks: Vec<&str> = model.locks().collect();
     if !locks.is_empty() {
         assumes.push(format!(
-            "Each of these is one lock that one session has at a time, in order of arrival: {}.",
+            "Each of these is a single lock, held by one session at a time, in order of arrival: {}.",
             locks.join(", ")
         ));
     }
@@ -576,11 +585,13 @@ fn assumptions(recorded: &Recorded, model: &Model<'_>, changes: &[WhatIf]) -> Ve
                 change.factor
             ),
             Changed::Event(event) => format!(
-                "{change}: each wait in {event} takes {} times as long, with the CPU time in it and however many wait at a time.",
+                "{change}: each wait in {event} takes {} times as long, with the CPU time in it, however \
+                 many wait at a time.",
                 change.factor
             ),
             Changed::Query(_) => format!(
-                "{change}: what the statement does takes {} times as long; the client's time before and after it stays.",
+                "{change}: what the statement does takes {} times as long; the client's time before and \
+                 after it stays the same.",
                 change.factor
             ),
         });
@@ -588,7 +599,7 @@ fn assumptions(recorded: &Recorded, model: &Model<'_>, changes: &[WhatIf]) -> Ve
     let (clients, others) = recorded.db_time;
     if others > 0.01 * clients {
         assumes.push(format!(
-            "Other sessions, with {:.1} % of the DB time, do what they did.",
+            "Other sessions, with {:.1} % of the DB time, do the same as before.",
             100.0 * others / (clients + others)
         ));
     }

@@ -502,13 +502,14 @@ fn lock_model(recorded: &Recorded, name: &str, waited: f64) -> Result<LockModel,
     }
     if facts.shared > MOST_SHARED * held {
         return Err(format!(
-            "{name} was held for reading by several at a time, which is not modelled"
+            "{name} was held in shared mode by several sessions at a time, which is not modelled"
         ));
     }
     let followed = facts.followed.max(1.0);
     if facts.by_others > 0.1 * followed {
         return Err(format!(
-            "for {:.0} % of the time that {name} was waited for, somebody was in the way whose transactions are not counted",
+            "for {:.0} % of the time that {name} was waited for, the blocker was a session whose \
+             transactions are not counted",
             100.0 * facts.by_others / followed
         ));
     }

@@ -56,9 +56,7 @@ impl FromStr for WhatIf {
             }
         };
         let Some((kind, name)) = name.split_once(':').filter(|(_, name)| !name.is_empty()) else {
-            return Err(format!(
-                "'{text}' does not say what is to be different, {examples}"
-            ));
+            return Err(format!("'{text}' does not say what to change, {examples}"));
         };
         let what = match kind {
             "hold" => Changed::Hold(name.to_string()),
@@ -69,7 +67,7 @@ impl FromStr for WhatIf {
                     Ok(id) => Changed::Query(id),
                     Err(_) => {
                         return Err(format!(
-                            "'{name}' is not the id of a query, which is a number: see 'dbtime report --by query'"
+                            "'{name}' is not a query id, which is a number: see 'dbtime report --by query'"
                         ));
                     }
                 },
@@ -108,7 +106,7 @@ mod tests {
             ("hold:x=NaN", "not a number from 0 to 100"),
             ("hold:=1", "does not say what"),
             ("0.5=0.5", "does not say what"),
-            ("query:select=0", "not the id of a query"),
+            ("query:select=0", "not a query id"),
             ("IO:WALSync=0.3", "did you mean 'event:IO:WALSync=0.3'"),
         ] {
             let refused = text.parse::<WhatIf>().expect_err("it is wrong");

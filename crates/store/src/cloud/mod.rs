@@ -306,7 +306,7 @@ fn io_error(error: Error) -> io::Error {
     if kind == io::ErrorKind::TimedOut {
         let (silence, connection) = (SILENCE.as_secs(), NO_CONNECTION.as_secs());
         text = format!(
-            "the server does not answer (it has {connection} seconds to accept a connection and {silence} for the \
+            "the server does not answer (timeouts: {connection} seconds to accept a connection, {silence} for the \
             next part of an answer): {text}"
         );
     }

@@ -106,7 +106,7 @@ fn a_click_chooses_the_address_keeps_it_and_back_takes_it_back() {
     assert!(
         nobody["summary"]
             .as_str()
-            .is_some_and(|text| text.contains("in what is chosen")),
+            .is_some_and(|text| text.contains("in the selection")),
         "{nobody}"
     );
     assert!(
@@ -150,7 +150,7 @@ fn who_was_waited_for_can_be_chosen_and_where_it_is_not_known_the_page_says_why(
     assert!(chip(query).starts_with("query "), "{query}");
     let empty = |sight: &Value| sight["causes"]["empty"].as_str().expect("text").to_string();
     assert!(empty(function).contains("not kept by function"), "{function}");
-    assert!(empty(nobody).contains("Nothing of what is chosen"), "{nobody}");
+    assert!(empty(nobody).contains("Nothing in the selection"), "{nobody}");
 }
 
 /// Modules, and how the functions of their code begin in the recording.
@@ -253,7 +253,7 @@ fn a_module_is_chosen_by_its_row_and_its_time_is_that_of_its_code_anywhere() {
             empty("causes")
         );
         assert!(
-            empty("latency").contains("not told apart by module"),
+            empty("latency").contains("cannot be filtered by module"),
             "{}",
             empty("latency")
         );
@@ -266,7 +266,7 @@ fn a_module_is_chosen_by_its_row_and_its_time_is_that_of_its_code_anywhere() {
     assert!(
         nothing["summary"]
             .as_str()
-            .is_some_and(|text| text.contains("no DB time in what is chosen")),
+            .is_some_and(|text| text.contains("no DB time in the selection")),
         "{nothing}"
     );
 }

@@ -147,7 +147,7 @@ fn the_page_of_a_dive_says_what_its_report_says() {
     for sentence in [
         "4 calls from beginning to end. Exact; time off CPU by sched_switch.",
         "4 calls of sys_pwrite64 took 0.255 ms: half of them up to 53.0 us, 99 % up to 123 us",
-        "in the tracer, which is what looking costs",
+        "in the tracer, which is overhead",
         "Only tracepoints were traced: times are intervals between two of them",
     ] {
         assert!(shown.contains(sentence), "{sentence}: {shown}");
@@ -222,7 +222,7 @@ fn the_tree_of_a_dive_opens_by_keys_and_clicks_and_its_address_keeps_that() {
     assert_eq!(which(found, "lit"), ["dequeue_task_fair"]);
     assert_eq!(which(found, "focused"), ["dequeue_task_fair"]);
     assert!(
-        text(found, "tree_status").starts_with("1 call path lit up: 0.001 ms, 0."),
+        text(found, "tree_status").starts_with("1 call path highlighted: 0.001 ms, 0."),
         "{}",
         found["tree_status"]
     );
@@ -322,7 +322,7 @@ fn what_took_least_is_left_out_of_a_large_dive_and_the_page_says_so() {
     let Some(sights) = take(&page, &json!([{"see": true}])) else {
         return;
     };
-    let left_out = format!("found no place in it: {} call paths.", all - 100_000);
+    let left_out = format!("What took least was left out: {} call paths.", all - 100_000);
     assert!(text(&sights[0], "text").contains(&left_out), "{left_out}");
     assert_eq!(
         sights[0]["functions"].as_array().map(Vec::len),

@@ -103,13 +103,13 @@ fn all_of_a_page_has_names_and_a_choice_is_announced() {
         "time line, flame graph, heat map"
     );
     // The same parts of the page say something else.
-    let (choice, all_of_it) = announced(whole, "All of it is shown");
+    let (choice, all_of_it) = announced(whole, "Everything is shown");
     let (summary, whole_time) = announced(whole, "DB time ");
     assert_eq!(
-        announced(cell, "Chosen: "),
+        announced(cell, "Selected: "),
         (
             choice.clone(),
-            "Chosen: wait event Lock:transactionid; state sleep.".to_string()
+            "Selected: wait event Lock:transactionid; state sleep.".to_string()
         )
     );
     let (id, time) = announced(cell, "DB time ");
@@ -120,8 +120,8 @@ fn all_of_a_page_has_names_and_a_choice_is_announced() {
     // A choice that changes no number is one all the same.
     assert_eq!(announced(wait, "DB time "), announced(class, "DB time "));
     assert_eq!(
-        announced(class, "Chosen: "),
-        (choice, "Chosen: wait event Lock; wait class Lock.".to_string())
+        announced(class, "Selected: "),
+        (choice, "Selected: wait event Lock; wait class Lock.".to_string())
     );
     // The focus stays where it was; where that has gone it is beside.
     for (what, heard, name) in [
@@ -192,6 +192,6 @@ fn all_of_pages_of_other_files_has_names() {
     }
     let lit = list(&dive[1]["live"])
         .iter()
-        .any(|part| text(&part["text"]).contains("lit up"));
+        .any(|part| text(&part["text"]).contains("highlighted"));
     assert!(lit, "{}", dive[1]["live"]);
 }

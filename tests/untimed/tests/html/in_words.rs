@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::browser::{page_of, plain, scratch, take};
 use super::made::recording;
 
-const ABOVE: &str = "2 CPUs, above the picture";
+const ABOVE: &str = "2 CPUs, above the chart";
 
 fn text(value: &Value) -> &str {
     value.as_str().expect("text")
@@ -31,7 +31,7 @@ fn tables_without_rows_and_cpus_above_the_picture_are_said_in_words() {
     let [all, function, session, few] = &sights[..] else {
         panic!("{}", sights.len());
     };
-    let without_rows = |sight: &Value| text(&sight["text"]).matches("No time in what is chosen.").count();
+    let without_rows = |sight: &Value| text(&sight["text"]).matches("No time in the selection.").count();
     assert_eq!(without_rows(all), 0);
     // Statements, sessions, functions, modules.
     assert_eq!([without_rows(function), without_rows(session)], [4, 4]);

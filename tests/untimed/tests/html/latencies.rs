@@ -99,11 +99,11 @@ fn latencies_are_those_of_the_report() {
     );
     assert_eq!(beside["chips"], json!([]));
     assert!(
-        text(&states["latency"]["empty"]).contains("not told apart by state"),
+        text(&states["latency"]["empty"]).contains("cannot be filtered by state"),
         "{states}"
     );
     assert!(
-        text(&nothing["latency"]["empty"]).contains("Nothing of what is chosen"),
+        text(&nothing["latency"]["empty"]).contains("no such event in the selection"),
         "{nothing}"
     );
     keep(&home.path().join("latencies.png"));
@@ -159,7 +159,7 @@ fn a_bar_of_the_histogram_chooses_the_events_that_took_so_long() {
         );
         assert_eq!(sight["db_time_ns"], whole["db_time_ns"], "the rest is not chosen");
         let text = sight["text"].as_str().expect("text");
-        assert!(text.contains("not told apart by how long events took"), "{text}");
+        assert!(text.contains("not broken down by how long events took"), "{text}");
     }
     for sight in [back, again, unchipped, none] {
         assert_eq!(sight["chips"], json!([]));

@@ -100,7 +100,7 @@ fn the_page_of_two_recordings_says_what_diff_says() {
         "{statement}"
     );
     assert!(
-        text(statement, "text").contains("The ledger of the statement"),
+        text(statement, "text").contains("The ledger of the selected statement"),
         "{statement}"
     );
     let flame = text(zoomed, "flame");

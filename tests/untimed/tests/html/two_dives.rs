@@ -123,7 +123,7 @@ fn the_page_of_two_dives_says_what_diff_says() {
     };
     assert_eq!(names(chosen, "Call paths"), ["sys_read > vfs_read > new_lock"]);
     assert_eq!(names(chosen, "Functions that both call"), Vec::<String>::new());
-    assert!(text(chosen, "text").contains("None with what is chosen."));
+    assert!(text(chosen, "text").contains("None in the selection."));
     assert_eq!(names(found, "Functions that both call"), ["vfs_read"]);
     assert!(
         text(sorted, "fragment").contains("sort_functions=function"),

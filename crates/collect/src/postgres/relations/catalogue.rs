@@ -66,7 +66,7 @@ impl Catalogue {
             .get(&PG_CLASS)
             .ok_or_else(|| io::Error::other("pg_class is not mapped"))?;
         let table = content(&numbered(database, node)?)?;
-        let size = page_size(&table).ok_or_else(|| io::Error::other("pg_class is no table"))?;
+        let size = page_size(&table).ok_or_else(|| io::Error::other("pg_class is not a table"))?;
         let mut log = CommitLog::new(transactions, size);
         let mut relations = Vec::new();
         for tuple in tuples(&table, size) {
@@ -174,16 +174,16 @@ fn schemas(
     log: &mut CommitLog,
 ) -> io::Result<HashMap<u32, String>> {
     let of = relations.iter().find(|relation| relation.id == PG_NAMESPACE);
-    let of = of.ok_or_else(|| io::Error::other("pg_class has no pg_namespace in it"))?;
+    let of = of.ok_or_else(|| io::Error::other("pg_class does not contain pg_namespace"))?;
     let table = content(&numbered(database, of.file)?)?;
-    let size = page_size(&table).ok_or_else(|| io::Error::other("pg_namespace is no table"))?;
+    let size = page_size(&table).ok_or_else(|| io::Error::other("pg_namespace is not a table"))?;
     let schemas: HashMap<u32, String> = tuples(&table, size)
         .filter(|tuple| tuple.is_there(log))
         .filter_map(|tuple| Some((tuple.id(ID)?, tuple.name(NAME)?)))
         .collect();
     match schemas.get(&PG_CATALOG).map(String::as_str) {
         Some("pg_catalog") => Ok(schemas),
-        _ => Err(io::Error::other("pg_namespace has not pg_catalog in it")),
+        _ => Err(io::Error::other("pg_namespace does not contain pg_catalog")),
     }
 }
 

@@ -66,7 +66,9 @@ impl Ages {
     /// What earlier agents have counted is gone on with. Where that cannot be read all recordings are new.
     pub(super) fn read(home: Directory) -> Ages {
         let counted = remembered::read::<Counted>(&home, OsStr::new(FILE)).unwrap_or_else(|e| {
-            say(format_args!("{e:#}: ages of recordings are counted from now on"));
+            say(format_args!(
+                "{e:#}: the age of recordings is counted from now on"
+            ));
             None
         });
         let counted = counted.unwrap_or_default();
@@ -104,7 +106,7 @@ impl Ages {
         if longer.abs_diff(self.told_longer) >= WORTH_TELLING {
             self.told_longer = longer;
             say(format_args!(
-                "store: the host's clock has gone ahead by {} h that no agent counted (it was set, or no agent ran): recordings are kept \
+                "store: the host's clock jumped ahead by {} h that no agent counted (it was set, or no agent ran): recordings are kept \
                  that much longer",
                 longer.as_secs() / 3_600
             ));
@@ -124,7 +126,7 @@ impl Ages {
             Err(e) => {
                 if !std::mem::replace(&mut self.told_of_writing, true) {
                     say(format_args!(
-                        "{e:#}: the next agent will take recordings to be younger than they are"
+                        "{e:#}: the next agent will assume that recordings are younger than they are"
                     ));
                 }
             }

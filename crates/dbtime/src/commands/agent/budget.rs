@@ -63,7 +63,7 @@ impl Budget {
             }
             Err(e) => {
                 say(format_args!(
-                    "{e:#}: no telling how much of this hour's budget was used, so no exact recordings for an hour"
+                    "{e:#}: cannot tell how much of this hour's budget was used, so no exact recordings for an hour"
                 ));
                 budget.taken.push_back(Taken {
                     until_ms: 0,

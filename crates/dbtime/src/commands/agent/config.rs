@@ -211,7 +211,7 @@ impl Config {
             check_host(host).map_err(anyhow::Error::msg).context("host")?;
         }
         if config.servers.as_ref().is_some_and(Vec::is_empty) {
-            bail!("servers: names none; leave it out to record every server of the host");
+            bail!("servers: the list is empty; leave it out to record every server of the host");
         }
         if config
             .servers
@@ -283,7 +283,7 @@ pub(super) fn watched<'de, D: Deserializer<'de>>(from: D) -> Result<Measure, D::
                 let classes: Vec<&str> = classes.into_iter().collect();
                 let guess = did_you_mean(class, &classes);
                 Err(format!(
-                    "no wait class '{class}'; there are {}{guess}",
+                    "no wait class '{class}'; choose from {}{guess}",
                     classes.join(", ")
                 ))
             }
@@ -413,7 +413,7 @@ mod tests {
             ("spool = 'x'", "absolute"),
             ("spool = '/s'\nhost = ''", "host"),
             ("spool = '/s'\nservers = ['main']", "absolute"),
-            ("spool = '/s'\nservers = []", "names none"),
+            ("spool = '/s'\nservers = []", "list is empty"),
             ("spool = '/s'\nspol = 1", "line 2"),
             ("spool = '/s'\n[record]\nrotate = '7m'", "line 3"),
             ("spool = '/s'\n[record]\nresolution = '7s'", "multiple"),

@@ -112,7 +112,7 @@ impl Flights {
         match self.begin(server, &why, length, spool) {
             Ok(current) => {
                 say(format_args!(
-                    "{}: {why}: exact recording for {} s (pid {}), {} s of this hour's budget are left",
+                    "{}: {why}: exact recording for {} s (pid {}), {} s of this hour's budget left",
                     server.name,
                     length.as_secs(),
                     current.child.pid(),
@@ -212,7 +212,7 @@ impl Flights {
         const AN_HOUR: Duration = Duration::from_secs(3_600);
         if self.told_of_budget.is_none_or(|told| told.elapsed() >= AN_HOUR) {
             say(format_args!(
-                "{name}: {why}: no exact recording, the {} s of this hour's budget are used up",
+                "{name}: {why}: no exact recording: the {} s of this hour's budget are used up",
                 self.flight.budget.as_secs()
             ));
             self.told_of_budget = Some(Instant::now());

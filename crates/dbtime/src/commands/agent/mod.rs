@@ -99,7 +99,7 @@ pub(super) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
             None => "every server of this host".to_string(),
             Some(only) => {
                 let only: Vec<String> = only.iter().map(|of| of.display().to_string()).collect();
-                format!("of the servers of this host those on {}", only.join(", "))
+                format!("the servers on {}", only.join(", "))
             }
         },
         match &config.store {

@@ -92,7 +92,7 @@ impl Recorders {
                 for directory in only {
                     if !running.iter().any(|server| is_on(server, directory)) {
                         say(format_args!(
-                            "servers: no server runs on {}; it is recorded once one does",
+                            "servers: no server is running on {}; it will be recorded once it starts",
                             directory.display()
                         ));
                     }
@@ -110,7 +110,7 @@ impl Recorders {
             if !self.servers.contains_key(&server.directory_id) && self.servers.len() >= MOST_SERVERS {
                 if !std::mem::replace(&mut self.told_of_too_many, true) {
                     say(format_args!(
-                        "{}: not recorded, {MOST_SERVERS} servers are the maximum: choose some with 'servers'",
+                        "{}: not recorded: the maximum is {MOST_SERVERS} servers; choose some with 'servers'",
                         server.data_directory.display()
                     ));
                 }
@@ -206,7 +206,7 @@ impl Recorder {
         if let Some(how) = how {
             let pause = self.backoff.failed();
             say(format_args!(
-                "{}: the recorder has ended ({how}), the next one starts in {} s",
+                "{}: the recorder exited ({how}), the next one starts in {} s",
                 self.name,
                 pause.as_secs()
             ));

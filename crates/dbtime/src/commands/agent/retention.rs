@@ -232,7 +232,7 @@ impl Retention {
         };
         match reason {
             Reason::Stored => None,
-            Reason::Empty => Some("its recorder was killed before it had written anything".to_string()),
+            Reason::Empty => Some("its recorder was killed before it wrote anything".to_string()),
             Reason::Old => Some("it is too old".to_string()),
             Reason::TooMany(bytes) => Some(format!(
                 "the spool holds {:.1} MB and its limit is {:.1}{lost}",

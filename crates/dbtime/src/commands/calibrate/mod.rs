@@ -85,24 +85,24 @@ impl Worker {
             .arg(file)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        let mut child = Kept::start(&mut command).context("the process to be watched")?;
+        let mut child = Kept::start(&mut command).context("cannot start the workload process")?;
         match (child.child.stdin.take(), child.child.stdout.take()) {
             (Some(to), Some(from)) => Ok(Worker {
                 child,
                 to,
                 from: BufReader::new(from),
             }),
-            _ => bail!("the process to be watched has no pipes"),
+            _ => bail!("the workload process has no pipes"),
         }
     }
 
     fn hear(&mut self) -> anyhow::Result<Said> {
-        let line = child::line(&mut self.from).context("the process to be watched has ended")?;
+        let line = child::line(&mut self.from).context("the workload process has ended")?;
         Ok(serde_json::from_str(&line)?)
     }
 
     fn turn(&mut self, workload: &str, calls: u32) -> anyhow::Result<Said> {
-        writeln!(self.to, "{workload} {calls}").context("the process to be watched has ended")?;
+        writeln!(self.to, "{workload} {calls}").context("the workload process has ended")?;
         self.hear()
     }
 }
@@ -160,7 +160,7 @@ fn measure(quick: bool, stop: &AtomicBool, mut tell: impl FnMut(&str)) -> anyhow
         slack_ns,
     } = worker.hear()?
     else {
-        bail!("the process to be watched did not say that it is ready");
+        bail!("the workload process did not report that it is ready");
     };
     let mut found: BTreeMap<&str, Turns> = looks::ALL.iter().map(|name| (*name, Turns::default())).collect();
     let begin = Instant::now();

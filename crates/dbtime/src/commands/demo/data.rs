@@ -75,7 +75,7 @@ fn directory_on_a_device() -> Result<PathBuf> {
         }
     }
     bail!(
-        "{} and /var/tmp are in memory (tmpfs), where nothing is read from a device: set TMPDIR to a directory on a disk",
+        "{} and /var/tmp are in memory (tmpfs), so nothing would be read from a device: set TMPDIR to a directory on a disk",
         temporary.display()
     )
 }

@@ -196,7 +196,7 @@ fn take(
         from,
         transactions_per_second: rates
             .mean_between(outcome.meta.start_us, outcome.meta.end_us)
-            .context("pgbench did not say how many transactions it made")?,
+            .context("pgbench did not report how many transactions it ran")?,
         residency: [before, after],
         flame: dbtime_report::flame(&source, &FlameOptions::default())?,
         report,

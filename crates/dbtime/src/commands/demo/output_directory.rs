@@ -28,7 +28,7 @@ impl OutputDirectory {
             return match OutputDirectory::at(path)? {
                 Some(made) => Ok(made),
                 None => bail!(
-                    "{} exists already: choose another name or remove it",
+                    "{} already exists: choose another name or remove it",
                     path.display()
                 ),
             };
@@ -42,7 +42,7 @@ impl OutputDirectory {
                 return Ok(made);
             }
         }
-        bail!("{NAME} up to {NAME}-{MOST} exist already: remove some or choose a name with -o")
+        bail!("{NAME} to {NAME}-{MOST} already exist: remove some or choose a name with -o")
     }
 
     /// Creates this one; none when the name is taken.
@@ -122,6 +122,6 @@ mod tests {
         drop(output);
         assert_eq!(fs::read(path.join("mine")).expect("it stays"), b"mine");
         let error = OutputDirectory::create(Some(&path)).err().expect("it exists");
-        assert!(error.to_string().contains("exists already"), "{error}");
+        assert!(error.to_string().contains("already exists"), "{error}");
     }
 }

@@ -153,7 +153,7 @@ fn database_views(comparison: &Comparison) -> TwoRuns {
     }
     rows.push(row("= DB time", views.map(|view| view.db_time_ns), true));
     TwoRuns {
-        title: "What the database can count by itself, and the way from there to DB time",
+        title: "What the database itself can count, and how that leads to DB time",
         first_column: "",
         columns: vec!["seconds", "% DB time"],
         runs: comparison.runs.each_ref().map(name),
@@ -170,8 +170,8 @@ fn where_to_look(directory: &OutputDirectory) -> String {
     format!(
         "Recordings:    {cached}  {device}\n\
          Flame graphs:  {cached_flame}  {device_flame}  (open them in a browser)\n\
-         What differs:  {page}  (the same)\n\
-         Look further:  {program} report {device}\n               \
+         What differs:  {page}  (open it in a browser)\n\
+         Drill down:    {program} report {device}\n               \
          {program} flame {device} --by state,wait -o by-state.svg\n"
     )
 }

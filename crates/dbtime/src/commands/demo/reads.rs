@@ -64,7 +64,7 @@ impl Reads {
     pub(super) fn stop(mut self) -> Result<Rates> {
         if self.0.ended()?.is_some() {
             self.0.expect_success()?;
-            bail!("pgbench has ended before the recording");
+            bail!("pgbench ended before the recording");
         }
         self.0.kill();
         Ok(Rates::parse(&self.0.said()?))

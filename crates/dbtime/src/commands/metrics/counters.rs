@@ -108,14 +108,14 @@ impl Counters {
                 "Time of the server's background processes, idle or not.",
                 &["wait_class", "state"],
             )?,
-            seconds: seconds("recorded_seconds_total", "Seconds that have been counted.")?,
+            seconds: seconds("recorded_seconds_total", "Seconds counted.")?,
             not_counted: seconds(
                 "time_not_counted_seconds_total",
-                "Time of sessions that is in no other counter, for lack of room.",
+                "Time of sessions that is in no other counter because there was no room.",
             )?,
             sessions: gauges(
                 "sessions",
-                "Sessions seen during the last second: of clients, and others.",
+                "Sessions seen during the last second: client sessions, and others.",
                 &["kind"],
             )?,
             cpus: gauge("cpus", "CPUs of the host.")?,
@@ -144,7 +144,7 @@ impl Counters {
             )?,
             recorder_memory: gauge(
                 "recorder_memory_max_bytes",
-                "Largest resident set of the recorder.",
+                "Largest resident set size of the recorder.",
             )?,
             until: {
                 let until = Gauge::new(

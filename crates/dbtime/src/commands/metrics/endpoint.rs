@@ -50,7 +50,7 @@ impl Endpoint {
             let address = listener.local_addr()?;
             Ok(Endpoint { listener, address })
         };
-        listen().with_context(|| format!("cannot listen at {address}: choose another address with --listen"))
+        listen().with_context(|| format!("cannot listen on {address}: choose another address with --listen"))
     }
 
     /// Where the counters are.
@@ -67,7 +67,7 @@ impl Endpoint {
             .enable_io()
             .enable_time()
             .build()
-            .context("a thread that answers requests")?;
+            .context("cannot start the thread that answers requests")?;
         let (tell, told) = channel();
         std::thread::Builder::new()
             .name("metrics".to_string())
@@ -80,8 +80,9 @@ impl Endpoint {
                     runtime.block_on(answer_all(self.listener, counters));
                 }
             })
-            .context("a thread that answers requests")?;
-        told.recv().context("a thread that answers requests")??;
+            .context("cannot start the thread that answers requests")?;
+        told.recv()
+            .context("cannot start the thread that answers requests")??;
         Ok(())
     }
 }

@@ -43,7 +43,7 @@ pub struct MetricsArguments {
     /// How often
     #[command(flatten)]
     rate: LiveRate,
-    /// What looks at the sessions
+    /// How sessions are observed
     #[arg(long, value_name = "HOW", default_value = "bpf")]
     collector: CollectorKind,
 }

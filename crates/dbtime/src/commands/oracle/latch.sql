@@ -1,16 +1,16 @@
--- Looks many times which session holds which latch, in the manner of LatchProfX, for `dbtime report latch.csv`. It only reads, and
+-- Samples many times which session holds which latch, like LatchProfX, for `dbtime report latch.csv`. It only reads, and
 -- needs no licence pack.
 --
 --   dbtime oracle-latch > latch.sql
 --   sqlplus -s / as sysdba @latch.sql all % 100000 10 > latch.csv
 --
--- 1. SIDs with commas between them and without blanks, or `all`  2. latches whose names are like this (% = all; no quotes)
--- 3. samples, at most 10,000,000  4. seconds, at most 600. It ends with what comes first; or when 200,000 lines are written.
+-- 1. SIDs, separated by commas without blanks, or `all`  2. latches with names LIKE this (% = all; no quotes)
+-- 3. samples, at most 10,000,000  4. seconds, at most 600. It ends with whichever comes first, or after 200,000 lines.
 --
 -- Oracle 10.2 and later. As SYS it reads X$KSUPRLAT and X$KSLLW, which know how a latch is held and where in the code it was taken
--- (in a multitenant database: in the root container); as anyone else who may read V$INSTANCE, V$SESSION, V$LATCHHOLDER and
--- V$LATCH_CHILDREN (SELECT_CATALOG_ROLE) it reads V$LATCHHOLDER, which does not. It looks without a pause, so it keeps one CPU
--- busy as long as it runs. Its own session is left out. docs/import.md says what the lines mean.
+-- (in a multitenant database: in the root container); as any other user who may read V$INSTANCE, V$SESSION, V$LATCHHOLDER and
+-- V$LATCH_CHILDREN (SELECT_CATALOG_ROLE) it reads V$LATCHHOLDER, which does not. It samples without a pause, so it keeps one CPU
+-- busy while it runs. Its own session is left out. docs/import.md says what the lines mean.
 SET ECHO OFF
 SET FEEDBACK OFF
 SET HEADING OFF

@@ -5,7 +5,7 @@
 --   sqlplus -s / as sysdba @map.sql > map.csv
 --
 -- On the database's host, as SYSDBA (X$ tables), in a multitenant database in the root container. docs/oracle-live.md says what
--- the lines mean. Run it again when sessions have come: a recording notices that the file has changed.
+-- the lines mean. Run it again when new sessions have connected: a recording notices that the file has changed.
 SET ECHO OFF
 SET FEEDBACK OFF
 SET HEADING OFF

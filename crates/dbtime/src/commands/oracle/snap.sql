@@ -1,10 +1,10 @@
--- Reads the statistics, the time model and the waits of sessions, and once more after some seconds: what they grew by is what the
+-- Reads the statistics, the time model and the waits of sessions twice, some seconds apart: what they grew by is what the
 -- sessions did, for `dbtime report snap.csv`. It only reads, and needs no licence pack.
 --
 --   dbtime oracle-snap > snap.sql
 --   sqlplus -s / as sysdba @snap.sql 1090,1091 10 > snap.csv
 --
--- SIDs with commas between them and without blanks, or `all`; then seconds. Oracle 11.2 and later. Any user will do who may read
+-- SIDs, separated by commas without blanks, or `all`; then seconds. Oracle 11.2 and later. Any user will do that may read
 -- V$INSTANCE, V$SESSION, V$SESSTAT, V$STATNAME, V$SESS_TIME_MODEL and V$SESSION_EVENT (SELECT_CATALOG_ROLE). Which sessions are
 -- read can be narrowed down at each `WHERE`, in the same way at all five. The wait is that of the host (`sleep`), because
 -- DBMS_LOCK needs a grant. docs/import.md says what the lines mean.

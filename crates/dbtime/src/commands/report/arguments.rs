@@ -99,19 +99,19 @@ pub struct ReportArguments {
     /// waits/s, average
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub(super) columns: Vec<String>,
-    /// Show how much the statistics, times and waits of each session grew, as 'dbtime snap' does; of files of Snapper each snapshot
+    /// Show how much the statistics, times and waits of each session grew, as 'dbtime snap' does; for files of Snapper, each snapshot
     #[arg(long, conflicts_with_all = NOT_OF_WAITERS, conflicts_with_all = ["causes", "blockers", "chain", "at", "latches"])]
     pub(super) snapshot: bool,
-    /// Predict DB time and throughput of the same closed load if something took so many times as long: what is done while a lock is
-    /// held (hold:LOCK=0.5), each wait in an event (event:IO:WALSync=0.3), a statement (query:ID=0, gone); may be repeated, for
-    /// several at once
+    /// Predict DB time and throughput of the same closed load if something took FACTOR times as long: what is done while a lock is
+    /// held (hold:LOCK=0.5), each wait in an event (event:IO:WALSync=0.3), a statement (query:ID=0, gone); may be repeated to
+    /// combine several
     #[arg(long, value_name = "WHAT=FACTOR", conflicts_with_all = NOT_OF_WAITERS,
           conflicts_with_all = ["causes", "blockers", "chain", "at", "latches", "snapshot", "top"])]
     pub(super) what_if: Vec<WhatIf>,
     /// Show where reads really came from, page cache or device, by wait event, file and size, and what they cost in CPU
     #[arg(long, conflicts_with = "latencies")]
     pub(super) io: bool,
-    /// Reads shorter than these are assumed to come from the page cache, from the storage's cache (with --io, or for SQL traces)
+    /// Reads shorter than these are assumed to come from the page cache and the storage's cache, respectively (with --io, or for SQL traces)
     #[arg(long, value_name = "US,US", value_parser = parse_thresholds, conflicts_with = "latencies")]
     pub(super) thresholds: Option<[u64; 2]>,
     /// Block size of the database, for SQL traces [default: 8192]
@@ -166,10 +166,10 @@ pub struct ReportArguments {
         conflicts_with_all = ["io", "stacks", "tree", "functions", "modules"]
     )]
     pub(super) by: Vec<String>,
-    /// Stacks [default: 5; --stacks: 20], call paths [60], functions and modules [30], statements and events of an SQL
+    /// How many to show: stacks [default: 5; --stacks: 20], call paths [60], functions and modules [30], statements and events of an SQL
     /// trace, groups of latencies or files [10], values of a time line [8], queries with --tail [5], waits, causes and
     /// blockers with --causes, --blockers and --chain [10], locks and holders with --latches [10], sessions with
-    /// --snapshot [10] to show
+    /// --snapshot [10]
     #[arg(long, value_name = "N")]
     pub(super) top: Option<usize>,
     /// Output format [default: by the extension of the output file (.json, .csv, .svg), else text]

@@ -26,7 +26,7 @@ impl KernelTrace {
         let source = subject.open(Detail::Sums)?;
         if !has_kernel_trace(source.meta()) {
             return Err(Usage(format!(
-                "--call and --children are for kernel traces, which {} is not",
+                "--call and --children are for kernel traces, and {} is not one",
                 subject.name()
             ))
             .into());

@@ -42,7 +42,7 @@ impl Latches {
         subject.answer(
             &answer,
             report.meta.database.held_locks || report.locks.recorded,
-            "it does not say who held internal locks",
+            "it has no holders of internal locks",
         )
     }
 }

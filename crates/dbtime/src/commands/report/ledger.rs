@@ -70,7 +70,7 @@ impl Ledger {
         let nothing = match (report.quality.problems.is_empty(), source.part()) {
             (true, None) => "nothing was recorded",
             (true, Some(_)) => {
-                "the store has nothing of that time; what an agent records comes into it once its recording is rotated"
+                "the store has nothing from that time; what an agent records gets there when its recording is rotated"
             }
             (false, _) => "nothing that was recorded could be read",
         };
@@ -128,12 +128,14 @@ impl Ledger {
             ];
             if let Some((option, _)) = of_traces.into_iter().find(|(_, is_given)| *is_given) {
                 let path = subject.name();
-                return Err(Usage(format!("{option} is for SQL traces, which {path} is not")));
+                return Err(Usage(format!(
+                    "{option} is for SQL traces, and {path} is not one"
+                )));
             }
         }
         if let (Some(path), None) = (&self.calibration, &report.cost_of_looking) {
             say(format_args!(
-                "note: {} does not apply here: a calibration is for recordings with --exact=calls made on its own \
+                "note: {} does not apply here: a calibration is for recordings made with --exact=calls on the same \
                 host and kernel, and for strace files",
                 path.display()
             ));

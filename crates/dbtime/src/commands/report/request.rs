@@ -26,7 +26,7 @@ use crate::commands::SNAPSHOT_SESSIONS;
 use crate::options::{SnapshotFormat, TableFormat};
 use crate::usage::Usage;
 
-const NO_CSV: &str = "only --snapshot has --format csv";
+const NO_CSV: &str = "--format csv is for --snapshot only";
 
 /// A question, and what it is asked of.
 #[derive(Debug)]
@@ -199,7 +199,7 @@ fn check(flags: &ReportArguments) -> Result<(), Usage> {
         return wrong("--depth is for --stacks, --tree, --call, --causes and --chain");
     }
     if flags.depth.is_some() && has_chains(flags) && flags.format() == Format::Svg {
-        return wrong("--depth is for the trees of --chain, not for a picture of roots");
+        return wrong("--depth is for the trees of --chain, not for its picture");
     }
     if !flags.columns.is_empty() && !flags.latches && !flags.snapshot {
         return wrong("--columns is for --latches and --snapshot");
@@ -208,13 +208,13 @@ fn check(flags: &ReportArguments) -> Result<(), Usage> {
     let cuts_waits = !chosen.wait.is_empty() || !chosen.state.is_empty();
     let cuts_times = cuts_waits || !chosen.query.is_empty();
     if cuts_times && !flags.what_if.is_empty() {
-        return wrong("--what-if needs all time of the clients: --wait, --state and --query leave some out");
+        return wrong("--what-if needs all of the client time: --wait, --state and --query leave some out");
     }
     if cuts_waits && (flags.latency || flags.io || flags.compare || flags.switches) {
-        return wrong("--wait and --state select times; select single events with --name");
+        return wrong("--wait and --state select time; to select single events, use --name");
     }
     if !chosen.query.is_empty() && flags.compare {
-        return wrong("--compare is of whole recordings: --query chooses a part of one");
+        return wrong("--compare compares whole recordings: leave out --query");
     }
     Ok(())
 }
@@ -253,7 +253,7 @@ fn timeline(flags: &ReportArguments, buckets: Buckets) -> Result<Question, Usage
             return wrong("a time line already shows seconds: choose another dimension");
         }
         [by] => Some(*by),
-        _ => return wrong("a time line has one dimension: choose one of them"),
+        _ => return wrong("a time line has one dimension: give only one"),
     };
     let seen = match flags.format() {
         Format::Text => timeline::Seen::Table(TableFormat::Text),
@@ -412,7 +412,7 @@ mod tests {
         for (words, why) in [
             (&["--depth", "2"][..], "--depth is for"),
             (&["--blockers", "--depth", "2"], "--depth is for"),
-            (&["--chain", "--depth", "2", "-o", "x.svg"], "picture of roots"),
+            (&["--chain", "--depth", "2", "-o", "x.svg"], "not for its picture"),
             (&["--columns", "name"], "--latches"),
             (&["--latches", "--columns", "nmae"], "'name'"),
             (&["--snapshot", "--columns", "name"], "hdelta/s"),

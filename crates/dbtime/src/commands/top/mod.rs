@@ -53,7 +53,7 @@ pub struct TopArguments {
     /// Replay a recording second by second instead of showing a live server (needs no root)
     #[arg(long, value_name = "RECORDING", conflicts_with_all = ["pid", "postgres", "process", "oracle", "exact", "collector"])]
     replay: Option<PathBuf>,
-    /// Begin the replay there: seconds since the start (12, 90s, 2m) or a time (20:51:58 in UTC, or RFC 3339)
+    /// Begin the replay here: seconds since the start (12, 90s, 2m) or a time (20:51:58 in UTC, or RFC 3339)
     #[arg(long, value_name = "TIME", requires = "replay")]
     from: Option<String>,
     /// How many seconds the tables cover; + and - change it
@@ -86,7 +86,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// There is no terminal; recording cannot begin; the recording cannot be read.
 pub(super) fn run(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
     let colours = terminal::check()?;
-    guard::begin().context("a process that gives the terminal back")?;
+    guard::begin().context("cannot start the process that restores the terminal")?;
     match &arguments.replay {
         Some(_) => memory::bound(None),
         None => mend(),
@@ -150,7 +150,7 @@ impl ScreenThread {
                 }
                 show(Controls::new(feed, seconds, colours), &stop)
             })
-            .context("a thread for the screen")?;
+            .context("cannot start the screen thread")?;
         Ok(ScreenThread(thread))
     }
 
@@ -167,14 +167,14 @@ impl ScreenThread {
                 terminal::give_back_modes();
                 anyhow::bail!(match terminal::is_gone() {
                     true => "the terminal is gone",
-                    false => "the terminal takes no more output",
+                    false => "the terminal no longer takes output",
                 });
             }
             std::thread::sleep(Duration::from_millis(10));
         }
         match self.0.join() {
             Ok(shown) => shown,
-            Err(_) => anyhow::bail!("the screen has failed"),
+            Err(_) => anyhow::bail!("the screen thread failed"),
         }
     }
 }

@@ -217,7 +217,7 @@ fn said(path: &std::path::Path, seconds: i64) -> String {
     let name = name.map(PathBuf::from).unwrap_or_default();
     let place = place.map(PathBuf::from).unwrap_or_default();
     format!(
-        "recording {} (r ends it) in {}: the last {seconds} s and what follows",
+        "recording {} (r stops it) in {}: the last {seconds} s and what follows",
         name.display(),
         place.display()
     )

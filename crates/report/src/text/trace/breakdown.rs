@@ -7,9 +7,9 @@ use crate::trace::{Trace, TraceFacts};
 pub(super) fn render(trace: &Trace, page: &mut Page) {
     page.heading("Time breakdown (seconds, exact)");
     page.paragraph(
-        "Call view (as parsetrc.pl): elapsed time and CPU of the PARSE, EXEC and FETCH calls that no other traced call made; \
-         waits of every call; unaccounted = elapsed - (waits + CPU). Idle is 'SQL*Net message from client', which lies \
-         between calls.",
+        "Call view (as parsetrc.pl): elapsed time and CPU of the PARSE, EXEC and FETCH calls that no other \
+         traced call made; waits of every call; unaccounted = elapsed - (waits + CPU). Idle is 'SQL*Net \
+         message from client', which falls between calls.",
     );
     if trace.interval_view.is_some() {
         page.paragraph(
@@ -56,8 +56,8 @@ fn doubts(trace: &Trace, page: &mut Page) {
     let calls = &trace.call_view;
     if calls.wait_outside_us > 0 {
         page.paragraph(&format!(
-            "{} s of the waits lie in none of these calls (between calls, in CLOSE and LOB calls, or in a call whose end is \
-             not in the trace): the call view takes them off elapsed time all the same.",
+            "{} s of the waits fall in none of these calls (between calls, in CLOSE and LOB calls, or in a \
+             call whose end is not in the trace): the call view subtracts them from elapsed time anyway.",
             exact_seconds(calls.wait_outside_us)
         ));
     }
@@ -70,7 +70,7 @@ fn doubts(trace: &Trace, page: &mut Page) {
     }
     if doubles.cpu_beyond_calls_ns > 0 {
         page.paragraph(&format!(
-            "{} s of CPU are more than the elapsed time of their calls has room for, waits included.",
+            "{} s of CPU do not fit into the elapsed time of their calls, waits included.",
             seconds(doubles.cpu_beyond_calls_ns)
         ));
     }
@@ -88,15 +88,17 @@ fn doubts(trace: &Trace, page: &mut Page) {
 fn facts_of_files(trace: &Trace, facts: &TraceFacts, page: &mut Page) {
     if facts.cpu_step_us > 1 {
         page.paragraph(&format!(
-            "CPU was counted in steps of {} ms: for a single call it may be off by more than the length of the call, over \
-             many calls it is right. In the ledger, CPU without room in its call stands with the calls beside it.",
+            "CPU was counted in steps of {} ms: for a single call it may be off by more than the length of \
+             the call, over many calls it is right. In the ledger, CPU that does not fit into its call is \
+             counted with the neighbouring calls.",
             facts.cpu_step_us / 1_000
         ));
     }
     if facts.waits == 0 && facts.calls > 0 {
         page.paragraph(
-            "There are no waits in the trace: it was made without them (level 1 or 4). Unaccounted is every wait, the run \
-             queue and the rest. dbms_monitor.session_trace_enable(waits => true), or level 8 of event 10046, traces waits.",
+            "There are no waits in the trace: it was made without them (level 1 or 4). Unaccounted includes \
+             all waits, the run queue and the rest. dbms_monitor.session_trace_enable(waits => true), or \
+             level 8 of event 10046, traces waits.",
         );
     }
     if let Some(view) = trace

@@ -181,8 +181,8 @@ fn guesses(trace: &Trace, page: &mut Page) {
     }
     let [page_cache, storage_cache] = trace.options.thresholds_us;
     page.heading(&format!(
-        "Where reads may come from (guessed from their latency: page cache below {page_cache} us, storage cache below \
-         {storage_cache} us, else disk; --thresholds sets others)"
+        "Where reads may have come from (guessed from their latency: page cache below {page_cache} us, \
+         storage cache below {storage_cache} us, else disk; --thresholds sets others)"
     ));
     let heads = Guessed::ALL.map(|guess| guess.as_str());
     let numbers: Vec<&str> = heads.iter().flat_map(|head| [*head, "%", "% time"]).collect();

@@ -31,8 +31,8 @@ fn throughput(throughput: &Throughput, page: &mut Page) {
         seconds => format!("per second, on average over {seconds} s each"),
     };
     page.heading(&format!(
-        "I/O on data files and temporary files {width} (blocks of {} bytes: --block-size sets another size; a read or write \
-         stands in the second in which it ended)",
+        "I/O on data files and temporary files {width} (blocks of {} bytes: --block-size sets another size; \
+         a read or write is counted in the second in which it ended)",
         throughput.block_bytes
     ));
     let block = throughput.block_bytes as f64;
@@ -97,8 +97,8 @@ fn in_flight(facts: &TraceFacts, page: &mut Page) {
         return;
     }
     page.heading(
-        "Calls in flight: their end is not in the trace. Their waits, and the calls in them that had ended, are counted; their \
-         own CPU and what is left of their elapsed time are not.",
+        "Calls in flight: their end is not in the trace. Their waits, and the calls in them that had ended, \
+         are counted; their own CPU and the rest of their elapsed time are not.",
     );
     let mut table = Table::new(
         &["statement", "session", "file"],

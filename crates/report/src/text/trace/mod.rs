@@ -45,20 +45,20 @@ fn head(trace: &Trace, report: &Report, page: &mut Page) {
         }
         None => {
             page.heading(&format!(
-                "SQL trace: a part of {files}. The interval view, gaps and calls in flight are of whole files: they \
-                 are left out. Plans and who called whom are of the whole trace."
+                "SQL trace: part of {files}. The interval view, gaps and calls in flight cover whole files \
+                 and are left out. Plans and who called whom cover the whole trace."
             ));
             let filter = &report.filter;
             if !(filter.waits.is_empty() && filter.states.is_empty() && filter.statements.is_empty()) {
                 page.paragraph(
-                    "--wait, --state and --query choose from the ledger and the stacks. The tables below are of all waits and \
-                     statements of the chosen time and sessions.",
+                    "--wait, --state and --query filter the ledger and the stacks. The tables below cover \
+                     all waits and statements of the selected time and sessions.",
                 );
             }
             if report.filter.from_us.is_some() || report.filter.to_us.is_some() {
                 page.paragraph(
-                    "A call or wait stands in the second in which it ended, with all of its time; in the table of \
-                     statements, a wait stands with the next call of its cursor.",
+                    "A call or wait is counted in the second in which it ended, with all of its time; in \
+                     the table of statements, a wait is counted with the next call of its cursor.",
                 );
             }
         }

@@ -6,7 +6,8 @@ use crate::trace::{Trace, WaitPlace};
 
 pub(super) fn render(trace: &Trace, page: &mut Page) {
     table(
-        "Waits by object (obj# of waits for blocks and rows; exact; dba_objects.object_id or data_object_id says its name)",
+        "Waits by object (obj# of waits for blocks and rows; exact; look it up as dba_objects.object_id or \
+         data_object_id)",
         "obj#",
         &trace.objects,
         trace.options.top,

@@ -15,8 +15,8 @@ pub(super) fn render(trace: &Trace, page: &mut Page) {
         return;
     }
     page.heading(
-        "Own time of statements by event (seconds, exact; without the statements called inside; 100 % = without idle waits, \
-         which stand apart)",
+        "Own time of statements by event (seconds, exact; without the statements called inside; 100 % = \
+         without idle waits, which are listed separately)",
     );
     let mut table = Table::new(&["statement", "event", ""], &["count", "seconds", "%", "mean us"]);
     for profile in shown {

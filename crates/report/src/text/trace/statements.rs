@@ -16,8 +16,9 @@ pub(super) fn render(trace: &Trace, page: &mut Page) {
         return;
     }
     page.heading(
-        "Statements by plan (seconds, exact). Elapsed time and CPU include the statements called inside, so they do not add \
-         up; waits are its own; idle is 'SQL*Net message from client' and stands apart; missing = elapsed - CPU - waits.",
+        "Statements by plan (seconds, exact). Elapsed time and CPU include the statements called inside, so \
+         they do not add up; waits are its own; idle is 'SQL*Net message from client' and is kept separate; \
+         missing = elapsed - CPU - waits.",
     );
     let numbers = [
         "calls", "elapsed", "CPU", "waits", "missing", "idle", "rows", "gets", "reads",
@@ -210,8 +211,8 @@ fn texts(top: &[TracedStatement], page: &mut Page) {
     let assumed: i128 = top.iter().map(|statement| statement.assumed_wait_us).sum();
     if assumed > 0 {
         page.paragraph(&format!(
-            "  {} s of the waits above are of cursor #0 and lie in no call of the cursor before: they are given to it \
-             nevertheless, as TVD$XTAT does.",
+            "  {} s of the waits above are of cursor #0 and fall in no call of the cursor before: they are \
+             attributed to it anyway, as TVD$XTAT does.",
             exact_seconds(assumed)
         ));
     }
@@ -236,7 +237,8 @@ fn plans(trace: &Trace, top: &[TracedStatement], page: &mut Page) {
             .plan_hash
             .map_or_else(String::new, |plan| format!(", plan {plan}"));
         page.heading(&format!(
-            "Plan of {}{plan} (as the trace tells of its executions; seconds include the steps below, own does not)",
+            "Plan of {}{plan} (as the trace reports its executions; seconds include the steps below, own \
+             does not)",
             name(statement)
         ));
         let numbers = ["executions", "rows", "gets", "reads", "writes", "seconds", "own"];

@@ -1,0 +1,58 @@
+//! What `initdb` makes, made once for each build: the hundreds of clusters of the tests are copies, which take a tenth of the time.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use dbtime::throwaway::{Cluster, Options};
+
+use crate::servers::Server;
+
+/// One thread makes what all wait for.
+static MAKING: Mutex<()> = Mutex::new(());
+
+/// The data directory of an empty cluster that never ran. It stays, in `target`, for the programs of the tests that come later.
+///
+/// # Panics
+/// When it cannot be made.
+pub(crate) fn initialised(server: &Server, checksums: bool) -> PathBuf {
+    let initdb = fs::metadata(server.program("initdb")).expect("each build has initdb");
+    // The copy of a build has its files' times.
+    let (major, bytes, time) = (server.major, initdb.len(), initdb.mtime());
+    let checked = if checksums { "-checksums" } else { "" };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("tests/ is inside the repository");
+    let kept = root.join(format!("target/clusters/{major}-{bytes}-{time}{checked}"));
+    let _one = MAKING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if kept.is_dir() {
+        return kept;
+    }
+    let mut options = server.options();
+    options.checksums = checksums;
+    let cluster = Cluster::make(&options).unwrap_or_else(|e| panic!("{}: {e:#}", server.name));
+    // Whole under its name or not there at all; another program may make the same one now.
+    let parent = kept.parent().expect("it is below target");
+    fs::create_dir_all(parent).expect("target can be written to");
+    let unfinished = tempfile::tempdir_in(parent).expect("target can be written to");
+    let copy = unfinished.path().join("data");
+    let copied = Command::new("cp")
+        .arg("-a")
+        .arg(cluster.data_dir())
+        .arg(&copy)
+        .status();
+    assert!(
+        copied.is_ok_and(|status| status.success()),
+        "{} can be copied",
+        copy.display()
+    );
+    let renamed = fs::rename(&copy, &kept);
+    assert!(
+        renamed.is_ok() || kept.is_dir(),
+        "{}: {renamed:?}",
+        kept.display()
+    );
+    kept
+}
