@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-use dbtime::throwaway::{Cluster, Options};
+use dbtime::throwaway::Cluster;
 
 use crate::servers::Server;
 

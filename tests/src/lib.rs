@@ -27,6 +27,7 @@ mod namespaces;
 pub mod pgbench;
 mod process;
 mod program;
+mod real_time;
 mod recorded;
 mod recorder;
 mod replicated;
@@ -64,6 +65,7 @@ pub use process::{
     wait_for_state,
 };
 pub use program::{DebugFile, Programs, Running, run};
+pub use real_time::take_cpu;
 pub use recorded::{Recorded, SessionTime};
 pub use recorder::Recorder;
 pub use replicated::{Over, Replicated, Stopped};

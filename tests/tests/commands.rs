@@ -10,7 +10,7 @@ use dbtime::throwaway::{Cluster, Options};
 use dbtime_model::State;
 use dbtime_tests::{
     Outcome, Recorded, Recorder, Session, SlowDisk, assert_between, assert_close, dbtime, distribution,
-    needs_recording, number, pgbench, say,
+    needs_recording, number, pgbench, say, take_cpu,
 };
 use serde_json::Value;
 
@@ -220,19 +220,13 @@ fn a_cpu_that_others_have_is_named() {
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(5) {
         // A twentieth of the time nobody else comes onto that CPU: one command in fifty meets it.
-        let mut other = Command::new("chrt")
-            .args([
-                "-f", "2", "timeout", "0.03", "chrt", "-f", "1", "taskset", "-c", "0",
-            ])
-            .args(["sh", "-c", "while :; do :; done"])
-            .spawn()
-            .expect("util-linux and coreutils are installed");
+        let other = take_cpu(0, Duration::from_millis(30));
         let until = Instant::now() + Duration::from_millis(600);
         while Instant::now() < until {
             session.run("SELECT sum(sqrt(n)) FROM generate_series(1, 4000) n");
             std::thread::sleep(Duration::from_millis(12));
         }
-        other.wait().expect("our child");
+        other.join().expect("it had the CPU");
     }
     assert_cause(
         &recorder.stop(),

@@ -184,8 +184,10 @@ fn exact_at_switches_blocked_time_is_true_to_the_log() {
         for (number, name) in [(event::ROW_LOCK, ROW_LOCK), (event::QUANTUM, QUANTUM)] {
             let off_cpu = off_cpu(&truth, pid, number);
             let found = session.ns(Some(name), &[State::Sleep, State::Runnable]) as f64 / 1e9;
+            let rows = session.activity.iter();
+            let rows: Vec<_> = rows.map(|row| (row.wait().to_string(), row.state, row.ns)).collect();
             say(&format!(
-                "{pid} {name}: truth {off_cpu:.4} s off CPU, recorded {found:.4} s"
+                "{pid} {name}: truth {off_cpu:.4} s off CPU, recorded {found:.4} s of {rows:?}"
             ));
             assert_close(
                 name,

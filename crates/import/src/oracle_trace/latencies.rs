@@ -120,7 +120,7 @@ fn bounds_of(bucket: u64) -> (u64, u64) {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::MAX_US;
+    use super::super::reader::MAX_US;
     use super::*;
 
     proptest! {
