@@ -185,7 +185,9 @@ fn exact_at_switches_blocked_time_is_true_to_the_log() {
             let off_cpu = off_cpu(&truth, pid, number);
             let found = session.ns(Some(name), &[State::Sleep, State::Runnable]) as f64 / 1e9;
             let rows = session.activity.iter();
-            let rows: Vec<_> = rows.map(|row| (row.wait().to_string(), row.state, row.ns)).collect();
+            let rows: Vec<_> = rows
+                .map(|row| (row.wait().to_string(), row.state, row.ns))
+                .collect();
             say(&format!(
                 "{pid} {name}: truth {off_cpu:.4} s off CPU, recorded {found:.4} s of {rows:?}"
             ));

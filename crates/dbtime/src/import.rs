@@ -339,7 +339,7 @@ mod tests {
         // One is being written when the next one comes, which learns of it.
         store.take(rows(0)).expect("it is handed over");
         let refused = store.take(rows(2)).expect_err("nobody writes");
-        assert_eq!(refused.to_string(), "they could not be written");
+        assert_eq!(refused.to_string(), "rows could not be written");
         let error = store.discard().expect_err("why");
         let named = path.join("activity").display().to_string();
         assert!(error.to_string().starts_with(&named), "{error}");

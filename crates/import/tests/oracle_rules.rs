@@ -237,7 +237,7 @@ fn a_cut_in_a_line_is_told_and_no_cut_number_counts() {
             let told = whole
                 .problems
                 .iter()
-                .any(|told| told.contains("cut") || told.contains("not understood"));
+                .any(|told| told.contains("truncated") || told.contains("not understood"));
             assert!(
                 told || is_whole && !end.is_empty(),
                 "{}: {:?}",

@@ -197,7 +197,9 @@ fn the_more_evenly_transactions_end_the_more_even_is_what_they_take() {
     let predicted = even.predicted.transactions_per_s;
     assert!((183.0..202.0).contains(&predicted), "{even:?}");
     assert!(
-        even.assumes.iter().any(|of| of.contains("as random in 0 %")),
+        even.assumes
+            .iter()
+            .any(|of| of.contains("100 % even and 0 % random")),
         "{even:?}"
     );
     // As many in all, but 50 in one second and 150 in the next.
@@ -209,7 +211,10 @@ fn the_more_evenly_transactions_end_the_more_even_is_what_they_take() {
     let predicted = uneven.predicted.transactions_per_s;
     assert!((168.0..183.0).contains(&predicted), "{uneven:?}");
     assert!(
-        uneven.assumes.iter().any(|of| of.contains("as random in 50 %")),
+        uneven
+            .assumes
+            .iter()
+            .any(|of| of.contains("50 % even and 50 % random")),
         "{uneven:?}"
     );
     // Either is within the interval of the other.
@@ -327,8 +332,12 @@ fn what_the_recording_does_not_carry_nobody_says() {
             "hold:transactionid=0.5",
             "no session waited for or held transactionid",
         ),
-        (alone(), "event:IO:WALSync=0.5", "there are Timeout:PgSleep, CPU"),
-        (alone(), "query:8=0", "there are 7"),
+        (
+            alone(),
+            "event:IO:WALSync=0.5",
+            "this recording has Timeout:PgSleep, CPU",
+        ),
+        (alone(), "query:8=0", "this recording has 7"),
         (
             in_line(),
             "event:Lock:transactionid=0.5",

@@ -338,7 +338,7 @@ end,1,2,.
         for part in [
             "m.csv:3: SQL*Plus says: ORA-00942",
             "m.csv:4: spid \"x\" is not a number",
-            "m.csv:5: this record of type session is cut",
+            "m.csv:5: this record of type session is truncated",
             "m.csv:6: address of KSUSEOPC \"nowhere\" is not an address",
             "m.csv:7: process 4711 also belongs to session 12,3456 (line 2)",
         ] {

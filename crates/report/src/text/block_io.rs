@@ -191,7 +191,7 @@ mod tests {
         io.without_begin = 2;
         io.lost = 1;
         let text = render_block_io(&io, OPTIONS, 10);
-        for words in ["no requests", "2 requests under way", "lost, on all disks: 1"] {
+        for words in ["no requests", "2 requests in flight", "lost, on all disks: 1"] {
             assert!(text.contains(words), "{text}");
         }
     }

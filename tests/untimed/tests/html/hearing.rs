@@ -115,7 +115,10 @@ fn all_of_a_page_has_names_and_a_choice_is_announced() {
     let (id, time) = announced(cell, "DB time ");
     assert_eq!(id, summary);
     assert_ne!(time, whole_time);
-    assert_eq!(announced(back, "All of it"), (choice.clone(), all_of_it));
+    assert_eq!(
+        announced(back, "Everything is shown"),
+        (choice.clone(), all_of_it)
+    );
     assert_eq!(announced(back, "DB time "), (summary, whole_time));
     // A choice that changes no number is one all the same.
     assert_eq!(announced(wait, "DB time "), announced(class, "DB time "));
