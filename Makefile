@@ -38,7 +38,7 @@ build:
 	scripts/deps.sh build
 	cargo build --release --locked
 
-# Builds nothing: 'make build && sudo make install' leaves no files of root's among the sources.
+# Builds nothing: 'make build && sudo make install' leaves no root-owned files among the sources.
 install: root = $(DESTDIR)$(PREFIX)
 install:
 	@test -x "$(BINARY)" || { echo "$(BINARY) is not there: run 'make build' first" >&2; exit 1; }
@@ -64,21 +64,22 @@ demo:
 	cargo build --release --locked
 	$(SUDO) target/release/dbtime demo
 
-# Packages whose tests come to the same result whatever else the machine does: as many run at once as there are CPUs. Those of all
-# others, of which a new package is one, run one at a time: they measure time on a machine that they would otherwise share.
+# Packages whose tests give the same result whatever else the machine does: as many run at once as there are CPUs. The tests of all others,
+# including any new package, run one at a time: they measure time on a machine that they would otherwise share.
 UNTIMED := dbtime-model dbtime-import dbtime-report dbtime-store dbtime-untimed-tests
 TIMED := --workspace $(UNTIMED:%=--exclude %)
-# Files of tests/tests that mostly wait, and hold nothing to a clock or to what the whole host does: three of their tests run at once.
+# Files of tests/tests that mostly wait, and compare nothing with a clock or with what the whole host does: three of their tests run at
+# once.
 WAITING := agent bad_input command_counts debuginfod demo duckdb fingerprint_texts first_minute hanging heavy_locks iolat \
 	marks metrics open_waits privileges relations rotation safety server_statistics snap_counts statement_counts \
 	throwaway top wait_events
-# Files that compare with clocks and counters of the same moments, and come to the same result where another one is at work: two run at
-# once. What is in neither list, as a new file, runs by itself. No other file may end in one of these names: they are looked for anywhere.
+# Files that compare with clocks and counters of the same moments, and give the same result while another test runs: two run at once. Files
+# in neither list, such as new ones, run one at a time. No other file may end in one of these names: they match anywhere.
 BESIDE := agreement comments doctor fingerprints hostile_files io_workers killed latches oracle_live other_layouts planted plans reads \
 	replication session_states stacks statement_latencies statement_texts system_calls timeline upgrades
 
-# All packages are built at once, and each selection below has the tests' PostgreSQL client: without it a crate that serde is made
-# with has other features, and every dependency would be compiled a second time. What the tests use besides is fetched meanwhile.
+# All packages are built at once, and each selection below includes the tests' PostgreSQL client: without it a crate that serde is built
+# with has other features, and every dependency would be compiled again. What else the tests use is fetched meanwhile.
 test:
 	scripts/deps.sh build demo test
 	(scripts/postgres-builds.sh && scripts/python-env.sh && scripts/readers.sh) & fetched=$$!; \
@@ -98,8 +99,8 @@ test-kernels:
 	scripts/kernel-test.sh & release=$$!; scripts/kernel-test.sh backports; failed=$$?; wait $$release && exit $$failed
 	scripts/kernel-dive-test.sh
 
-# How fast SQL traces and traces of the kernel's functions are read, beside grep and wc; and, of FILES="perf.txt …", perf script
-# beside inferno-collapse-perf.
+# How fast SQL traces and traces of kernel functions are read, compared with grep and wc; and for FILES="perf.txt …", perf script compared
+# with inferno-collapse-perf.
 bench-import:
 	scripts/deps.sh build
 	cargo build --release --workspace --locked
@@ -112,13 +113,13 @@ bench:
 	cargo build --release --workspace --locked
 	$(SUDO) target/release/overhead $(BENCH)
 
-# The sampled tier held against the exact one, under many loads: a quarter of an hour for each server.
+# The sampled tier compared with the exact one, under many loads: a quarter of an hour for each server.
 bench-agreement:
 	scripts/deps.sh build demo
 	cargo build --release --workspace --locked
 	$(SUDO) target/release/agreement $(BENCH)
 
-# A fleet made of real recordings: sizes by the agents' defaults, then the ready queries and reports on 24,000 smaller recordings.
+# A fleet made of real recordings: sizes with the agents' defaults, then the ready queries and reports on 24,000 smaller recordings.
 FLEET ?= target/fleet
 bench-fleet:
 	scripts/deps.sh build demo test

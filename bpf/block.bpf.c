@@ -8,11 +8,11 @@
 #include "dbtime.h"
 #include "latency.bpf.h"
 
-/* What counts; set before loading. */
+/* What is counted; set before loading. */
 const volatile __u32 wanted_operations = ~0U; /* bit n: enum dbt_operation n */
 const volatile __u32 filter_devices = 0;      /* those in wanted_devices only */
 const volatile __u32 filter_pids = 0;         /* those in wanted_pids only */
-const volatile __u32 with_queue = 0;          /* from the queue until done, not from the issue */
+const volatile __u32 with_queue = 0;          /* from queueing until done, not from issue */
 
 /* dev_t of disks. */
 struct {
@@ -22,7 +22,7 @@ struct {
 	__type(value, __u8);
 } wanted_devices SEC(".maps");
 
-/* Processes that submit. */
+/* Processes that submit requests. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
@@ -37,7 +37,7 @@ struct {
 	__type(value, __u64);
 } block_volume SEC(".maps");
 
-/* Of processes of any kind. */
+/* Requests of any process are counted: their statements are not known. */
 static __always_inline __u64 statement_of_request(struct task_struct *task)
 {
 	return 0;

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /* Follows block requests from the queue to the device and back: when each was queued, inserted, issued and done, on which
- * device, for whom. What is done with that is the including file's: it defines block_request_done().
+ * device, for whom. What is done with that is up to the including file, which defines block_request_done().
  *
- * Every program but on_block_issue and on_block_complete may be left out (not loaded, or not attached): what only it knows
- * is then 0. Attach on_block_complete before on_block_issue, so that whatever is seen to begin is seen to end.
- * Tracepoints as since Linux 5.11. */
+ * Every program but on_block_issue and on_block_complete may be left out (not loaded, or not attached): fields that only
+ * it fills are then 0. Attach on_block_complete before on_block_issue, so that every request seen to begin is seen to end.
+ * Tracepoints as they are since Linux 5.11. */
 #ifndef BLOCK_BPF_H
 #define BLOCK_BPF_H
 
 /* A request as far as it is known. What is not known is 0. */
 struct dbt_request {
-	__u64 queue_ns;  /* its first bio came to the block layer (on_block_queue) */
+	__u64 queue_ns;  /* its first bio reached the block layer (on_block_queue) */
 	__u64 insert_ns; /* first inserted into the queue (on_block_insert); requests that find the device free are not */
 	__u64 issue_ns;  /* last issued to the device */
 	__u64 start_ns;  /* start of the process that submitted the first bio (on_block_queue) */
-	__u64 statement; /* that it executed */
-	__u32 pid;       /* that process */
+	__u64 statement; /* that this process executed */
+	__u32 pid;       /* of that process */
 	__u32 device;    /* dev_t of the disk */
 	__u32 operation; /* enum dbt_operation */
-	__u32 bytes;     /* as far as it is completed */
-	__u32 requeued;  /* the device did not take it at first; its clock of the device has begun anew */
+	__u32 bytes;     /* completed so far */
+	__u32 requeued;  /* the device did not accept it at first; its device time was restarted */
 	__u32 pad;
 };
 
@@ -27,13 +27,13 @@ struct dbt_request {
  * file. */
 static __always_inline void block_request_done(struct dbt_request *request, __u64 now);
 
-/* What the task executes that is running and submits a bio; 0 = not known. Defined by the including file, before. */
+/* What the running task, which submits a bio, executes; 0 = not known. Defined by the including file, before. */
 static __always_inline __u64 statement_of_request(struct task_struct *task);
 
 /* By address of the struct request. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 32768); /* requests under way at the same time */
+	__uint(max_entries, 32768); /* requests in flight */
 	__type(key, __u64);
 	__type(value, struct dbt_request);
 } block_requests SEC(".maps");
@@ -46,8 +46,8 @@ struct dbt_bio {
 	__u32 pad;
 };
 
-/* By address of the struct bio. Nothing is removed: an entry holds until its address is queued again, and the oldest make
- * room for new ones. */
+/* By address of the struct bio. Nothing is removed: an entry is valid until its address is queued again, and the oldest
+ * make room for new ones. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 32768);
@@ -56,7 +56,7 @@ struct {
 } block_bios SEC(".maps");
 
 __u64 block_lost = 0;          /* requests for which there was no room, or whose end was not seen */
-__u64 block_without_begin = 0; /* requests that were done but not seen to be issued: under way at the start */
+__u64 block_without_begin = 0; /* requests that were done but not seen to be issued: in flight at the start */
 
 /* Layouts of older kernels. */
 struct request___before_5_17 {
@@ -68,10 +68,10 @@ struct request_queue___since_5_17 {
 } __attribute__((preserve_access_index));
 
 #define OPERATION_MASK 0xff /* REQ_OP_MASK */
-#define FIRST_DRIVER_OPERATION 34 /* REQ_OP_DRV_IN: what comes with it is no bio of the block layer's queue */
+#define FIRST_DRIVER_OPERATION 34 /* REQ_OP_DRV_IN: these have no bio from the block layer's queue */
 #define MINOR_BITS 20
 
-/* Numbers of the kernel's operations, which are part of no interface; these four have never changed. */
+/* The kernel's operation numbers are not part of any interface, but these four have never changed. */
 static __always_inline __u32 operation_of(__u32 cmd_flags)
 {
 	__u32 operation = cmd_flags & OPERATION_MASK;
@@ -105,8 +105,8 @@ static __always_inline void describe(struct dbt_request *request, struct request
 	bio = (__u64)BPF_CORE_READ(rq, bio);
 	if (!bio || (cmd_flags & OPERATION_MASK) >= FIRST_DRIVER_OPERATION)
 		return;
-	/* A part that was split off is a bio of its own that was never queued. It points to the one it comes from; its own
-	 * address may have an older entry. Of a bio that is whole, the pointer leads to whatever waits for it. */
+	/* A part split off from a bio is a bio of its own that was never queued. It points to the original; its own
+	 * address may have a stale entry. In a bio that is whole, the pointer leads to whatever waits for it. */
 	parent = (__u64)BPF_CORE_READ((struct bio *)bio, bi_private);
 	queued = bpf_map_lookup_elem(&block_bios, &parent);
 	if (!queued)
@@ -155,7 +155,7 @@ int BPF_PROG(on_block_insert, struct request *rq)
 	if (request && request->requeued && !request->issue_ns)
 		return 0; /* it comes back from the device: it has been in the queue all the time */
 	if (request && request->issue_ns)
-		__sync_fetch_and_add(&block_lost, 1); /* the address is used anew, so that one has ended */
+		__sync_fetch_and_add(&block_lost, 1); /* the address is reused, so the old request has ended */
 	begin_request(rq, bpf_ktime_get_ns(), 0);
 	return 0;
 }
@@ -189,7 +189,7 @@ int BPF_PROG(on_block_requeue, struct request *rq)
 	return 0;
 }
 
-/* The request has become a part of its neighbour in the queue. */
+/* The request was merged into its neighbour in the queue. */
 SEC("tp_btf/block_rq_merge")
 int BPF_PROG(on_block_merge, struct request *rq)
 {
@@ -207,7 +207,7 @@ int BPF_PROG(on_block_complete, struct request *rq, int error, unsigned int nr_b
 	bool is_last = nr_bytes >= BPF_CORE_READ(rq, __data_len); /* that is what was left before this part */
 
 	if (!request) {
-		/* The writer of a flush is completed once more, with nothing, after its data: that is no request. */
+		/* A write with a flush completes once more, with 0 bytes, after its data: that is no request. */
 		if (is_last && nr_bytes)
 			__sync_fetch_and_add(&block_without_begin, 1);
 		return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Of one task and one of its system calls: entry and return of some functions of the kernel inside. And when the task
- * left the CPU and came back. */
+/* For one task and one of its system calls: entry and return of some kernel functions inside it, and when the task left
+ * its CPU and came back. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -19,8 +19,8 @@ enum dbt_row_kind {
 
 struct dbt_function_row {
 	__u64 time_ns;
-	__u32 what;  /* number of the function; of a switch, pid of the other task */
-	__u32 state; /* of the task when it left the CPU: raw, 0 = it could go on */
+	__u32 what;  /* number of the function; for a switch, pid of the other task */
+	__u32 state; /* of the task when it left the CPU: raw, 0 = still runnable */
 	__u32 cpu;
 	__u32 kind;
 };
@@ -32,7 +32,7 @@ struct {
 
 /* Rows for which there was no room. */
 __u64 rows_lost = 0;
-/* The task is inside of the call: it is one task, so that this is written by one CPU at a time. */
+/* The task is inside the call. There is only one task, so this is written by one CPU at a time. */
 __u32 in_call = 0;
 
 static __always_inline void add_row(__u32 kind, __u32 what, __u32 state)
@@ -48,11 +48,11 @@ static __always_inline void add_row(__u32 kind, __u32 what, __u32 state)
 	row->state = state;
 	row->cpu = bpf_get_smp_processor_id();
 	row->kind = kind;
-	/* Read in steps: nobody is to be woken for it. */
+	/* User space polls: no need to wake it. */
 	bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
 }
 
-/* Function 0 is the entry of the call. */
+/* Function 0 is the call itself. */
 static __always_inline int entered(void *ctx)
 {
 	__u32 function;
@@ -80,8 +80,8 @@ static __always_inline int returned(void *ctx)
 	return 0;
 }
 
-/* Of one function: user space loads them once more for each. What the kernel calls directly costs least, and sees every
- * return, however many tasks are in the function. */
+/* For one function: user space loads these again for each. The kernel calls them directly, so they cost least, and see
+ * every return, however many tasks are in the function. */
 SEC("fentry")
 int on_call(void *ctx)
 {
@@ -94,7 +94,7 @@ int on_exit(void *ctx)
 	return returned(ctx);
 }
 
-/* All functions at once, where the kernel can. */
+/* All functions at once, where the kernel supports it. */
 SEC("kprobe.multi")
 int on_entry(struct pt_regs *ctx)
 {
@@ -123,7 +123,7 @@ int on_single_return(struct pt_regs *ctx)
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	/* Outside of calls too: a trace without any switch would not tell that switches are traced. */
+	/* Outside calls too: a trace without any switch would not show that switches are traced. */
 	if (prev->pid == task_id)
 		add_row(ROW_LEFT_CPU, next->pid, preempt ? 0 : prev->__state);
 	else if (next->pid == task_id)
@@ -131,7 +131,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	return 0;
 }
 
-/* What lies in no map: named here so that the skeleton has its types. */
+/* Not in any map: named here so that the skeleton has these types. */
 struct dbt_function_row row_type = {};
 struct dbt_enums {
 	enum dbt_row_kind row_kind;

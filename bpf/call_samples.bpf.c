@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Of one task: its kernel stack whenever a timer of its own CPU time fires in the kernel. Which call that was in is for user
- * space to find, by time. */
+/* For one task: its kernel stack whenever a timer on its CPU time fires in the kernel. User space finds out by time which
+ * call that was in. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 
@@ -23,10 +23,11 @@ const volatile __u32 timer_descriptor = 0;
 
 /* Samples for which there was no room. */
 __u64 samples_lost = 0;
-/* Address of the kernel's struct hrtimer that the samples are taken by. */
+/* Address of the kernel's struct hrtimer that triggers the samples. */
 __u64 timer_address = 0;
 
-/* The timer itself passes tracepoints whenever it fires: they name it by its address. Run by whoever reads the iterator. */
+/* The timer itself passes tracepoints when it fires; they identify it by its address. Run by the reader of the
+ * iterator. */
 SEC("iter/task_file")
 int find_timer(struct bpf_iter__task_file *ctx)
 {
@@ -54,7 +55,7 @@ int on_timer(struct bpf_perf_event_data *ctx)
 	}
 	row->time_ns = bpf_ktime_get_ns();
 	row->bytes = bpf_get_stack(ctx, row->frames, sizeof(row->frames), 0);
-	/* Read in steps: nobody is to be woken for it. */
+	/* User space polls: no need to wake it. */
 	bpf_ringbuf_submit(row, BPF_RB_NO_WAKEUP);
 	return 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Of one task and one of its system calls: when each begins, the wait event that the session is in, and what it executes. */
+/* For one task and one system call: when each call begins, which wait event the session is in, and what it executes. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -10,7 +10,7 @@
 
 const volatile __u32 task_id = 0;
 const volatile __s32 call = 0;
-/* A call that begins. */
+/* The beginning of a call. */
 struct dbt_call_wait {
 	__u64 time_ns;
 	__u64 statement;
@@ -26,7 +26,7 @@ struct {
 /* Calls for which there was no room. */
 __u64 calls_lost = 0;
 
-/* Whose fingerprint the task had last. */
+/* The task's latest text and its fingerprint. */
 struct dbt_text last_text = {};
 
 SEC("tp_btf/sys_enter")
@@ -55,7 +55,7 @@ int BPF_PROG(on_call, struct pt_regs *regs, long id)
 	return 0;
 }
 
-/* What lies in no map: named here so that the skeleton has its type. */
+/* Not in any map: named here so that the skeleton has its type. */
 struct dbt_call_wait call_wait_type = {};
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

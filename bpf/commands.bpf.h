@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* Commands: one from when the session has, or is woken for, what the client sends until it asks for more, if it answered in
- * between. It waits for the client then, but where the next command is there already. What the time of a command went to is
- * added up by wait event and state, and at its end to the sums of all commands of the same statement that took about as long.
- * Where calls are traced. Included by exact.bpf.h. */
+/* Commands: each from when the session has, or is woken for, what the client sends until it asks for more, if it answered in
+ * between. It then waits for the client, unless the next command is there already. A command's time is added up by wait event and
+ * state, and at its end added to the sums of all commands of the same statement that took about as long. Only where calls are
+ * traced. Included by exact.bpf.h. */
 #ifndef COMMANDS_BPF_H
 #define COMMANDS_BPF_H
 
-/* Commands that differ less stand together: 8 buckets of those of latency_bucket(), an eighth of a power of two. */
+/* Commands that differ by less are summed together: 8 buckets of latency_bucket(), an eighth of a power of two. */
 #define COMMAND_BUCKETS 8
 
 struct dbt_command {
-	__u64 begin;     /* 0 = none is under way, or its begin was not seen */
+	__u64 begin;     /* 0 = none is under way, or its beginning was not seen */
 	__u64 statement; /* the last one that it was seen to execute; 0 = not known */
 	__u16 answered;   /* it has sent something */
-	__u16 has_client; /* what it receives are commands: it has waited for a client, or was forked and has connected to nobody */
+	__u16 has_client; /* what it receives is commands: it has waited for a client, or was forked and has connected to nobody */
 	__u32 used;       /* of `parts` */
-	__u8 part_of[MAX_WAITS]; /* by cell of `sums`, counted from 1; 0 = not looked for yet */
+	__u8 part_of[MAX_WAITS]; /* by cell of `sums`, counted from 1; 0 = not looked up yet */
 	struct dbt_command_part parts[COMMAND_PARTS];
 };
 
-/* Functions that are not static are checked once, and not again for each path that leads to them: by that the programs are small
- * enough for all kernels (Linux 6.1: a million steps of the verifier). */
+/* Non-static functions are verified once, not again for each path that leads to them: this keeps the programs small enough for all
+ * kernels (Linux 6.1: a million steps of the verifier). */
 
 /* Part of a wait event. */
 __noinline int command_part_of(struct dbt_command *command, __u32 wait)
@@ -46,7 +46,7 @@ __noinline int command_part_of(struct dbt_command *command, __u32 wait)
 	return COMMAND_PARTS - 1;
 }
 
-/* Time of the session in this cell of its sums, which is of this wait event. */
+/* Charges time of the session in this cell of its sums, which belongs to this wait event. */
 static __always_inline void charge_command(struct dbt_command *command, __u32 cell, __u32 wait, __u32 state, __u64 ns)
 {
 	__u64 index = state;
@@ -65,7 +65,7 @@ static __always_inline void charge_command(struct dbt_command *command, __u32 ce
 		command->parts[(part - 1) & (COMMAND_PARTS - 1)].ns[index] += ns;
 }
 
-/* The cells of the session's sums are given out anew. */
+/* The cells of the session's sums are reassigned. */
 static __always_inline void forget_cells(struct dbt_command *command)
 {
 	__u64 *places = (__u64 *)command->part_of;
@@ -115,8 +115,8 @@ __noinline int begin_command(struct dbt_command *command, __u64 begin)
 	return 0;
 }
 
-/* The session was woken at this moment in this wait event: for a command, if it then gets one. Whatever it does from now on,
- * waiting for a CPU first of all, is done for that. */
+/* The session was woken at this moment in this wait event: for a command, if it then gets one. Whatever it does from then on,
+ * starting with waiting for a CPU, is part of that command. */
 static __always_inline void command_at_wakeup(struct dbt_command *command, struct dbt_activity *activity, __u32 wait, __u64 woken)
 {
 	if (!is_client_wait(wait))
@@ -135,7 +135,7 @@ static __always_inline void command_at_return(struct dbt_command *command, __u32
 		begin_command(command, now);
 }
 
-/* As the maps of the latencies: one is filled while the other is emptied. */
+/* As for the latency maps: one is filled while the other is emptied. */
 struct command_map {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1); /* user space sets it */
@@ -145,7 +145,7 @@ struct command_map {
 
 static const struct dbt_command_sums no_sums = {};
 
-/* Place of a wait event in the sums, by its number and 1. Other CPUs look for theirs at the same time. */
+/* Place of a wait event in the sums; `name` is its number plus 1. Other CPUs look for theirs at the same time. */
 __noinline __u32 place_of(struct dbt_command_sums *sums, __u64 name)
 {
 	__u64 found;
@@ -164,7 +164,7 @@ __noinline __u32 place_of(struct dbt_command_sums *sums, __u64 name)
 	return COMMAND_PARTS - 1;
 }
 
-/* Adds what a command did that took `whole` to the sums of all that took about as long. */
+/* Adds a command that took `whole` to the sums of all that took about as long. */
 __noinline int add_command(struct dbt_command *command, __u64 whole)
 {
 	void *map = latency_epoch & 1 ? (void *)&commands_odd : (void *)&commands_even;
@@ -217,7 +217,7 @@ static __noinline void count_command(struct dbt_own_histograms *mine, struct dbt
 	add_command(command, whole);
 }
 
-/* The session makes a call in this wait event, while it says that it does this. Its account is settled up to now. */
+/* The session makes a call in this wait event and with this activity. Its account is settled up to now. */
 static __always_inline void command_at_call(struct dbt_own_histograms *mine, struct dbt_command *command,
 					    struct dbt_task_id *task, struct dbt_activity *activity, __u32 wait, __u32 call,
 					    __u64 now)
@@ -226,10 +226,10 @@ static __always_inline void command_at_call(struct dbt_own_histograms *mine, str
 	bool sends = uses & CALL_SENDS, receives = uses & CALL_RECEIVES, executes;
 
 	if (uses & CALL_CONNECTS)
-		command->has_client = 0; /* as far as is known: a receiver of the log is one itself */
+		command->has_client = 0; /* as far as is known: a WAL receiver is one itself */
 	if (!command->begin)
 		return;
-	/* A session without a statement still has the number of its last one. It sends its answer when it says already that it has
+	/* A session without a statement still shows the id of its last one. When it sends its answer, it says already that it has
 	 * none. */
 	executes = is_executing(activity);
 	if (activity->statement && (executes || sends))

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* Comments that applications put at the end of a statement's text, or at its begin (sqlcommenter): they say for which request it is,
- * and are others in every execution. So the text is read beside the sample, of the same execution, or it is not known.
+/* Comments that applications put at the end of a statement's text, or at its beginning (sqlcommenter): they say which request it is for,
+ * and differ in every execution. So the text is read along with the sample, from the same execution, or the comment is not known.
  *
- * An execution is known by the moment at which the database says that it began, which is read with the wait event. A text is read once
- * for each; what has no comment costs no more than that, and is not sent. What is in the comment, is user space's business. */
+ * An execution is identified by its start time according to the database, which is read with the wait event. A text is read once for each;
+ * one without a comment costs no more than that, and is not sent. Parsing the comment is up to user space. */
 #ifndef COMMENT_BPF_H
 #define COMMENT_BPF_H
 
 /* Set before loading. */
 const volatile bool read_comments = false;
 
-/* Bytes that are read at a time to find the end of a text, beginning at a multiple of them: as TEXT_PIECE. */
+/* Bytes read at a time to find the end of a text, aligned to their number: as TEXT_PIECE. */
 #define COMMENT_PIECE 512
 #define COMMENT_WORDS (COMMENT_PIECE / sizeof(__u64))
 #define COMMENT_PIECES 129 /* of a text of 64 KB: longer ones are not read */
-/* Blanks and semicolons behind a comment, or before it. */
+/* Blanks and semicolons after a comment, or before it. */
 #define COMMENT_BLANKS 16
 
 struct dbt_comment_reader {
@@ -34,7 +34,7 @@ struct {
 	__type(value, struct dbt_comment_reader);
 } own_comment_scratch SEC(".maps");
 
-/* Only the sampler thread runs what reads other tasks: one is enough. */
+/* Only the sampler thread reads other tasks: one is enough. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -42,7 +42,7 @@ struct {
 	__type(value, struct dbt_comment_reader);
 } other_comment_scratch SEC(".maps");
 
-/* Pieces that the sampler may still read in this pass: texts that are long, of many sessions at once, must not make it late. */
+/* Pieces that the sampler may still read in this pass: long texts of many sessions at once must not make it late. */
 #define MOST_PIECES 2048
 __u32 room_for_pieces = 0;
 
@@ -51,7 +51,7 @@ struct dbt_comment_context {
 	struct task_struct *task; /* as in read_memory() */
 };
 
-/* Looks for the end of the text in the piece. Not static, as the next ones: the verifier looks at it once. */
+/* Looks for the end of the text in the piece. Not static, like the next ones: the verifier checks it once. */
 __noinline int end_in_piece(struct dbt_comment_reader *reader)
 {
 	const __u64 ones = 0x0101010101010101, tops = 0x8080808080808080;
@@ -65,7 +65,7 @@ __noinline int end_in_piece(struct dbt_comment_reader *reader)
 		from = *(volatile __u32 *)&reader->from;
 		if (from >= (at + 1) * sizeof(word))
 			continue;
-		if (from > at * sizeof(word)) /* what is before the text is no end of it */
+		if (from > at * sizeof(word)) /* a zero before the text does not end it */
 			word |= (1ULL << ((from & 7) * 8)) - 1;
 		end = (word - ones) & ~word & tops;
 		if (end) {
@@ -89,14 +89,14 @@ static __always_inline bool is_blank(__u8 byte)
 	return byte == ' ' || (byte >= '\t' && byte <= '\r') || byte == ';';
 }
 
-/* A byte of the end of a text. The mask is a bound that the verifier follows, and that the compiler would leave out where it knows one. */
+/* A byte of the end of a text. The mask is a bound for the verifier, which the compiler would drop where it knows one already. */
 static __always_inline __u8 end_byte(struct dbt_comment *told, __u64 at)
 {
 	asm volatile("%0 &= %1" : "+r"(at) : "i"(COMMENT_BYTES - 1));
 	return told->end[at];
 }
 
-/* Whether the last bytes of the text are those of a comment, but for blanks. */
+/* Whether the text ends with a comment, except for blanks. */
 __noinline int ends_with_comment(struct dbt_comment *told)
 {
 	__u32 last;
@@ -110,7 +110,7 @@ __noinline int ends_with_comment(struct dbt_comment *told)
 	return 0;
 }
 
-/* Whether the first ones are: of the begin of a text, or of its end where that is the whole. */
+/* Whether it begins with one: looks at its beginning, or at its end if that is the whole text. */
 __noinline int begins_with_comment(struct dbt_comment *told, bool is_whole)
 {
 	__u8 byte, next;
@@ -150,7 +150,7 @@ static long measure_other_piece(__u32 i, struct dbt_comment_context *context)
 	return measure_piece(context->task, context);
 }
 
-/* Finds out how long the text at this address is. False = it cannot be read, or it is too long. */
+/* Measures the text at this address. False = it cannot be read, or it is too long. */
 static __always_inline bool measure_text(struct task_struct *task, struct dbt_comment_reader *reader, __u64 address)
 {
 	struct dbt_comment_context context = { .reader = reader, .task = task };
@@ -162,7 +162,7 @@ static __always_inline bool measure_text(struct task_struct *task, struct dbt_co
 	return reader->is_over;
 }
 
-/* Reads both ends of the text at this address, or all of it, and tells it if it has a comment there. Returns COMMENT_NONE,
+/* Reads both ends of the text at this address, or all of it, and sends it if it has a comment there. Returns COMMENT_NONE,
  * COMMENT_NOT_READ, or `since`. */
 static __always_inline __u64 tell_comment(struct task_struct *task, struct dbt_comment_reader *reader, __u64 address,
 					  struct dbt_task_id *id, __u64 since)
@@ -178,7 +178,7 @@ static __always_inline __u64 tell_comment(struct task_struct *task, struct dbt_c
 	told->end_bytes = bytes;
 	told->begin_bytes = 0;
 	address += length - bytes;
-	/* A bound that the verifier follows, as above: there is so much room, with that of the begin. */
+	/* A bound for the verifier, as above: so much room there is, together with that of `begin`. */
 	asm volatile("%0 &= %1" : "+r"(bytes) : "i"(2 * COMMENT_BYTES - 1));
 	if (read_memory(task, told->end, bytes, address))
 		return COMMENT_NOT_READ;
@@ -205,8 +205,8 @@ static __always_inline __u64 tell_comment(struct task_struct *task, struct dbt_c
 	return since;
 }
 
-/* The same of the text that a record shows, if it still shows that of the execution that began then. One that may have been cut there
- * is read where the session has it for itself. */
+/* The same for the text that a record shows, if that is still of the execution that began at `since`. A text that may have been cut off
+ * there is read from the session's private memory. */
 static __always_inline __u64 read_comment(struct task_struct *task, struct dbt_comment_reader *reader, struct dbt_wait_source *source,
 					  __u64 record, struct dbt_task_id *id, __u64 since)
 {
@@ -222,13 +222,13 @@ static __always_inline __u64 read_comment(struct task_struct *task, struct dbt_c
 	     !measure_text(task, reader, address) || reader->length < source->most_text))
 		return COMMENT_NOT_READ;
 	comment = tell_comment(task, reader, address, id, since);
-	/* The session may have written another one meanwhile: what was told is of none then. */
+	/* The session may have written another text meanwhile: then what was sent belongs to no execution. */
 	if (read_memory(task, &after, sizeof(after), record) || after != before)
 		return COMMENT_NOT_READ;
 	return comment;
 }
 
-/* Of the task that is running. `session_state`: as in read_record(). */
+/* Comment of the running task. `session_state`: as in read_record(). */
 static __noinline __u64 own_comment(struct dbt_target *target, struct dbt_task_id *id, __u32 session_state)
 {
 	struct dbt_wait_source *source = &target->source;
@@ -255,7 +255,7 @@ static __noinline __u64 own_comment(struct dbt_target *target, struct dbt_task_i
 	return target->comment.comment;
 }
 
-/* When the statement began that the record at this address shows. `session_state`: as in read_record(). */
+/* When the statement shown by the record at this address began. `session_state`: as in read_record(). */
 static __always_inline __u64 since_of(struct task_struct *task, struct dbt_wait_source *source, __u64 record, __u32 session_state)
 {
 	__u64 since = 0;
@@ -265,7 +265,7 @@ static __always_inline __u64 since_of(struct task_struct *task, struct dbt_wait_
 	return read_memory(task, &since, sizeof(since), record + source->since_offset) ? COMMENT_NOT_READ : since;
 }
 
-/* Of the row that was found of another task. */
+/* Comment of the row that was found for another task. */
 static __noinline __u64 other_comment(struct task_struct *task, struct dbt_slot *slot)
 {
 	struct dbt_comment_reader *reader;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* The exact tier: time is cut at every switch and, where asked for, at the begin and end of every system call.
+/* The exact tier: time is cut at every switch and, on request, at the beginning and end of every system call.
  *
- * A session's account lies in its task's own storage and only its own task writes it: a task runs on one CPU at a time.
- * The sampler reads it once a second through a sequence count, adds to its copy the interval that is still open, and
- * sends that. Nothing goes to user space at a switch. An event that was missed only makes the interval longer that the
- * next one closes: it repairs itself, and is counted. */
+ * A session's account is in its task's own storage, and only the task itself writes it: a task runs on one CPU at a time. The sampler
+ * reads it once a second using a sequence count, adds the interval that is still open to its copy, and sends that. Nothing goes to user
+ * space at a switch. A missed event only lengthens the interval that the next one closes: the error repairs itself, and is counted. */
 #ifndef EXACT_BPF_H
 #define EXACT_BPF_H
 
@@ -13,7 +12,7 @@
 /* System calls are traced too. Set before loading. */
 const volatile bool trace_calls = false;
 
-/* Who ends a sleep is noted. Set before loading. */
+/* Who ends each sleep is noted. Set before loading. */
 const volatile bool trace_wakers = false;
 
 enum dbt_account_status {
@@ -35,7 +34,7 @@ enum dbt_call_flag {
 	CALL_LEFT_CPU = 4,
 };
 
-/* enum dbt_call_use by the number of the call, which is the architecture's. Set before loading. */
+/* enum dbt_call_use by number of the system call, which depends on the architecture. Set before loading. */
 #define MAX_CALLS 512 /* a power of two */
 const volatile __u8 call_uses[MAX_CALLS] = {};
 
@@ -65,7 +64,7 @@ struct dbt_account {
 	__u64 sequence; /* odd while it is written */
 	__u64 status;
 	__u32 mode;
-	__u32 left_cpu;  /* `run_time` is of a moment at which it was off CPU */
+	__u32 left_cpu;  /* `run_time` is from a moment when it was off CPU */
 	struct dbt_wait_source source;
 	__u64 since;     /* all time before is in `sums` */
 	__u64 arrival;   /* MODE_OFF: when it came onto a CPU again, if it has */
@@ -86,17 +85,17 @@ struct dbt_account {
 	__u64 call_cpu; /* on a CPU in this call so far */
 	__u32 call_fd;
 	__u32 device; /* that the call sent a request to */
-	__u64 woken;     /* MODE_OFF: when it was woken, if it has been; with `waker` written by the waker's CPU */
+	__u64 woken;     /* MODE_OFF: when it was woken, if it has been; written by the waker's CPU, as is `waker` */
 	__u32 waker;     /* pid of the task that woke it; 0 = an interrupt */
 	__u32 wanted;    /* the sampler wants the sums and could not copy them: the task is to send them itself */
-	__u64 scarce_since; /* begin of the second in which cells became scarce `scarce` times */
+	__u64 scarce_since; /* start of the second in which cells became scarce `scarce` times */
 	__u32 scarce;
 	__u32 pools;     /* too often: further statements are STATEMENT_POOLED until the second is over */
 	struct dbt_activity activity; /* when it was last read */
 	__u64 wait_pointer; /* SOURCE_POINTER: what it points to, once that is settled; 0 = not yet */
-	__u64 record;       /* the same of the record that says what it executes */
-	__u32 changes;      /* how often it had been changed when `activity` was read in it, and 1; 0 = to be read anew */
-	__u32 changes_now;  /* the same at the last look, without the 1; here because the stack is short */
+	__u64 record;       /* the same for the record that says what it executes */
+	__u32 changes;      /* its change count when `activity` was read from it, plus 1; 0 = to be read again */
+	__u32 changes_now;  /* the change count at the last look; here because stack is scarce */
 	struct dbt_text text;
 	struct dbt_sums sums;
 	struct dbt_own_histograms histograms; /* from here on: the sampler does not copy it */
@@ -125,7 +124,7 @@ struct {
 	__type(value, struct dbt_account);
 } account_scratch SEC(".maps");
 
-/* Order of the writes is all a reader on another CPU needs, and x86 keeps it. */
+/* The order of writes is all that a reader on another CPU needs, and x86 keeps it. */
 #define ordered() asm volatile("" ::: "memory")
 
 static __always_inline void begin_write(struct dbt_account *account)
@@ -140,8 +139,8 @@ static __always_inline void end_write(struct dbt_account *account)
 	account->sequence++;
 }
 
-/* Notes what the task that is running executes. Its record counts how often it is changed, so that of two calls in the same statement the
- * second one reads that number alone: most do. */
+/* Notes what the running task executes. Its record has a change count, so of two calls in the same statement the second reads only that:
+ * most calls do. */
 static __always_inline void read_own_record(struct dbt_account *account)
 {
 	if (!account->record ||
@@ -149,7 +148,7 @@ static __always_inline void read_own_record(struct dbt_account *account)
 		account->changes_now = 1;
 	else if (!(account->changes_now & 1) && account->changes == account->changes_now + 1)
 		return;
-	/* One that has been read is the session's own until it ends. */
+	/* Once it has been read, the record is the session's own until it ends. */
 	if (account->changes)
 		read_filled_record(0, &account->source, account->record, &account->activity);
 	else
@@ -159,15 +158,14 @@ static __always_inline void read_own_record(struct dbt_account *account)
 	account->changes = account->activity.statement && !(account->changes_now & 1) ? account->changes_now + 1 : 0;
 }
 
-/* A process begins with its wait event beside the pointer to it, gets one in shared memory, and ends with the first
- * again. While it is in shared memory the pointer need not be read each time: the calls by which a process leaves that are
- * none of those it works with. */
+/* A process starts with its wait event next to the pointer to it, gets one in shared memory, and ends with the first again. While it is
+ * in shared memory the pointer need not be read each time: a process leaves it with calls that are not among those it works with. */
 static __always_inline __u32 wait_by_pointer(struct dbt_account *account, __u32 is_settled)
 {
 	__u64 address = account->source.event, pointer = account->wait_pointer;
 	__u32 wait = 0;
 
-	/* A session has its record a little later than its wait event in shared memory. */
+	/* A session gets its record a little later than its wait event in shared memory. */
 	if (!pointer || !is_settled || (account->source.statement && !account->record)) {
 		if (bpf_probe_read_user(&pointer, sizeof(pointer), (void *)address))
 			return WAIT_NOT_READ;
@@ -183,7 +181,7 @@ static __always_inline __u32 wait_by_pointer(struct dbt_account *account, __u32 
 	return bpf_probe_read_user(&wait, sizeof(wait), (void *)pointer) ? WAIT_NOT_READ : wait;
 }
 
-/* Reads the wait event of the task that is running, and notes what it executes. */
+/* Reads the wait event of the running task, and notes what it executes. */
 __noinline __u32 read_wait(struct dbt_account *account, __u32 is_settled)
 {
 	if (!account)
@@ -194,7 +192,7 @@ __noinline __u32 read_wait(struct dbt_account *account, __u32 is_settled)
 	return account->activity.wait;
 }
 
-/* Cell of a wait event in what is executed, a new one if it is one of the first `room`; MAX_WAITS = there is none. */
+/* Cell of a wait event in what is executed, if need be a new one of the first `room`; MAX_WAITS = there is none. */
 __noinline __u32 find_cell(struct dbt_sums *sums, __u32 wait, __u32 session_state, __u64 statement, __u32 room)
 {
 	struct dbt_activity *of;
@@ -219,8 +217,8 @@ __noinline __u32 find_cell(struct dbt_sums *sums, __u32 wait, __u32 session_stat
 	return MAX_WAITS;
 }
 
-/* Cell of a wait event in what the session executed when that was last read. Where statements are pooled single ones have half of the
- * cells. The last cell takes all for which there is no room, as not read. */
+/* Cell of a wait event in what the session executed when that was last read. Where statements are pooled, individual ones get half of the
+ * cells. The last cell takes everything for which there is no room, as not read. */
 static __always_inline __u32 own_cell_of(struct dbt_account *account, __u32 wait)
 {
 	struct dbt_activity *activity = &account->activity;
@@ -278,14 +276,14 @@ static __always_inline __u64 statement_in(struct dbt_account *account, __u32 cel
 	return account->sums.waits[cell & (MAX_WAITS - 1)].activity.statement;
 }
 
-/* What a latency is of: the name by its kind. */
+/* What a latency is of; what `name` means depends on the kind. */
 struct dbt_subject {
 	__u64 statement;
 	__u32 name;
 	__u32 kind; /* enum dbt_latency_kind */
 };
 
-/* A function of its own, so that the key is on the stack only as long as it adds. `number`: as in add_known_latency(). */
+/* A separate function, so that the key is on the stack only while it adds. `number`: as in add_known_latency(). */
 __noinline int latency_of(struct dbt_account *account, __u32 *number, struct dbt_subject *of, __u64 ns)
 {
 	struct dbt_latency_key key = {};
@@ -303,12 +301,12 @@ __noinline int latency_of(struct dbt_account *account, __u32 *number, struct dbt
 
 #include "waits.bpf.h"
 
-/* Ends the stay off CPU: what the kernel calls run delay was spent in the run queue, the rest in the state that the task
- * left its CPU in. `final` = it is on a CPU again; else it is a copy that is looked at.
+/* Ends the stay off CPU: what the kernel calls run delay was spent in the run queue, the rest in the state that the task left its CPU in.
+ * `final` = it is on a CPU again; otherwise this is a copy that is being read.
  *
- * The kernel's moments of a switch lie some hundred nanoseconds before its tracepoint: it picks the next task in between,
- * and bills that to it. It takes stolen time off, and a switch may be missed. What it has booked beyond an interval, or
- * short of it, is made up for in the next one. */
+ * The kernel's timestamp of a switch is some hundred nanoseconds before its tracepoint: in between it picks the next task, and charges
+ * that to it. It subtracts stolen time, and a switch may be missed. What it has booked above or below an interval is made up for in the
+ * next one. */
 static __always_inline void settle_off(struct dbt_account *account, __u64 until, __u64 run_delay, bool final)
 {
 	__u64 off = until > account->since ? until - account->since : 0;
@@ -343,14 +341,14 @@ static __always_inline void settle_off(struct dbt_account *account, __u64 until,
 	account->run_delay = run_delay;
 }
 
-/* The kernel's runtime of a task that is on a CPU. It is brought up to date at ticks and switches only; what has passed since
- * is the time since the task came onto its CPU, less what of that is booked. */
+/* The kernel's runtime of a task that is on a CPU. It is updated only at ticks and switches; what has passed since is the time since the
+ * task got its CPU, minus the part already booked. */
 static __always_inline __u64 run_time_of(struct dbt_account *account, struct task_struct *task, __u64 now)
 {
 	__u64 booked = BPF_CORE_READ(task, se.sum_exec_runtime), arrival = BPF_CORE_READ(task, sched_info.last_arrival);
 	__u64 open = account->run_time + (now - arrival_clock_offset - arrival) - booked;
 
-	/* Below 0 too: a switch was missed, or time was stolen. */
+	/* Excludes negative values too: a switch was missed, or time was stolen. */
 	return arrival_clock_offset && account->left_cpu && open < LONGEST_TICK ? booked + open : booked;
 }
 
@@ -359,7 +357,7 @@ static __always_inline __u64 switches_of(struct task_struct *task)
 	return task_field(task, nvcsw) + task_field(task, nivcsw);
 }
 
-/* A moment at which an account is settled, and what the kernel says of the task there. */
+/* A moment at which an account is settled, and what the kernel says about the task then. */
 struct dbt_boundary {
 	__u64 now;
 	struct task_struct *task;
@@ -368,7 +366,7 @@ struct dbt_boundary {
 	__u64 user_wait; /* the wait event in which user code has run since the last boundary; 0 = in none */
 };
 
-/* Where calls are traced: how long the task ran since the last boundary, in the kernel's eyes, though no switch was seen that says so. */
+/* Where calls are traced: how long the task ran since the last boundary according to the kernel, although no switch was seen. */
 static __always_inline __u64 ran_unseen(struct dbt_account *account, struct dbt_boundary *at)
 {
 	__u64 elapsed = at->now > account->since ? at->now - account->since : 0;
@@ -379,8 +377,8 @@ static __always_inline __u64 ran_unseen(struct dbt_account *account, struct dbt_
 	return run > (__s64)elapsed ? elapsed : run;
 }
 
-/* Where calls are traced: the task was off its CPU since the last boundary, and that was not seen. The kernel says how long
- * it ran; it is taken to have slept first. */
+/* Where calls are traced: the task was off its CPU since the last boundary, and that was not seen. The kernel says how long it ran; it is
+ * assumed to have slept first. */
 static __always_inline void repair(struct dbt_account *account, struct dbt_boundary *at, __u64 missed)
 {
 	__u64 run = ran_unseen(account, at);
@@ -392,12 +390,12 @@ static __always_inline void repair(struct dbt_account *account, struct dbt_bound
 	settle_off(account, at->now - run, at->run_delay, false);
 }
 
-/* Where calls are traced: brings the account up to this boundary. `final` = the task is on a CPU; else it is a copy that is looked at. */
+/* Where calls are traced: brings the account up to this boundary. `final` = the task is on a CPU; otherwise this is a copy being read. */
 static __always_inline void settle_calls(struct dbt_account *account, struct dbt_boundary *at, bool final)
 {
 	__u64 begin, seen, now;
 
-	/* None since it came onto its CPU, if none was missed. */
+	/* There are no switches since it got its CPU, if none was missed. */
 	if (account->mode != MODE_OFF && account->switches && at->switches > account->switches) {
 		repair(account, at, at->switches - account->switches);
 		account->switches = at->switches;
@@ -407,11 +405,11 @@ static __always_inline void settle_calls(struct dbt_account *account, struct dbt
 	if (account->mode == MODE_OFF) {
 		seen = account->arrival ? account->arrival : now;
 		if (!account->arrival && final) {
-			/* Without this the stay on the CPU would be run queue. */
+			/* Without this, the time on the CPU would count as run queue. */
 			seen = now - ran_unseen(account, at);
 			account->sums.missed++;
 		}
-		/* When it came onto its CPU in the kernel's eyes, as far as its books were off until now. */
+		/* When it got its CPU according to the kernel, to the extent that its books were off until now. */
 		begin = seen - account->owed;
 		if ((__s64)(begin - account->since) < 0)
 			begin = account->since;
@@ -434,7 +432,7 @@ static __always_inline void settle_calls(struct dbt_account *account, struct dbt
 	account->since = now;
 }
 
-/* Of a task that is on a CPU. Checked once, as the next one: commands.bpf.h. */
+/* For a task that is on a CPU. Verified once, like the next one: commands.bpf.h. */
 __noinline int settle_own(struct dbt_account *account, struct dbt_boundary *at)
 {
 	if (account && at)
@@ -449,7 +447,7 @@ __noinline int settle_copy(struct dbt_account *copy, struct dbt_boundary *at)
 	return 0;
 }
 
-/* The same where user code has run in no wait event since the last boundary. */
+/* The same if user code has run in no wait event since the last boundary. */
 static __always_inline void settle_own_calls(struct dbt_account *account, struct task_struct *task, __u64 now)
 {
 	struct dbt_boundary at = {
@@ -462,15 +460,15 @@ static __always_inline void settle_own_calls(struct dbt_account *account, struct
 	settle_own(account, &at);
 }
 
-/* Where only switches are traced: an interval lasts from switch-out to switch-out and holds a stay off CPU, then one on
- * a CPU, of which the kernel knows how long it was. */
+/* Where only switches are traced: an interval is from switch-out to switch-out: a stay off CPU, then one on a CPU, whose length the
+ * kernel knows. */
 static __always_inline void settle_switches(struct dbt_account *account, __u64 now, __u64 run_time, __u64 run_delay,
 					    bool final)
 {
 	__u64 elapsed = now > account->since ? now - account->since : 0;
 	__u64 run = account->ahead + (run_time > account->run_time ? run_time - account->run_time : 0);
 
-	/* The two clocks tick apart by some nanoseconds: what is too much belongs to the interval to come. */
+	/* The two clocks are some nanoseconds apart: any excess belongs to the next interval. */
 	account->ahead = run > elapsed ? run - elapsed : 0;
 	run -= account->ahead;
 	settle_off(account, now - run, run_delay, final);
@@ -479,10 +477,10 @@ static __always_inline void settle_switches(struct dbt_account *account, __u64 n
 	account->run_time = run_time;
 }
 
-#define ROOM 8 /* cells that may come into use between two looks at how many are left */
+#define ROOM 8 /* cells that may come into use between two checks of how many are left */
 
-/* Sums are sent so often in a second, by one session and by all, because their cells are scarce. More would fill the ring, and the last
- * sums of sessions that end would find no room there: user space can take some 40,000 cells a second. */
+/* How often sums may be sent in a second because their cells are scarce, by one session and by all. More would fill the ring, and leave
+ * no room for the last sums of sessions that end: user space can take some 40,000 cells a second. */
 #define SCARCE_SECOND 1000000000ULL
 #define MAX_SCARCE 8
 #define MAX_SCARCE_OF_ALL 128
@@ -490,7 +488,7 @@ static __always_inline void settle_switches(struct dbt_account *account, __u64 n
 __u64 scarce_second = 0; /* number of the second of `scarce_sent` */
 __u64 scarce_sent = 0;
 
-/* Sums were sent because cells are scarce: are further statements pooled? */
+/* Sums were sent because cells are scarce: should further statements be pooled? */
 static __always_inline __u32 are_too_many(struct dbt_account *account, __u64 now)
 {
 	__u64 second = now / SCARCE_SECOND;
@@ -507,15 +505,15 @@ static __always_inline __u32 are_too_many(struct dbt_account *account, __u64 now
 	return ++account->scarce >= MAX_SCARCE || scarce_sent >= MAX_SCARCE_OF_ALL;
 }
 
-/* Otherwise there is nothing to do for send_sums(). */
+/* Otherwise send_sums() has nothing to do. */
 static __always_inline bool may_send(struct dbt_account *account)
 {
 	return account->wanted || account->pools || account->sums.used >= MAX_WAITS - ROOM;
 }
 
-/* Sends the sums when the sampler wants them. And where statements are told apart there are more cells in the long run than
- * there is room for: when it becomes scarce all that was counted is sent, and counting begins anew. The account is settled
- * up to `now`, and is being written. */
+/* Sends the sums when the sampler wants them. Also, where statements are told apart, more cells are needed in the long run than there is
+ * room for: when it becomes scarce, all that was counted is sent, and counting starts again. The account is settled up to `now`, and is
+ * being written. */
 __noinline int send_sums(struct dbt_account *account, __u64 now, __u64 on_cpu, __u64 run_delay)
 {
 	struct dbt_totals *totals;
@@ -540,7 +538,7 @@ __noinline int send_sums(struct dbt_account *account, __u64 now, __u64 on_cpu, _
 	if (!is_scarce)
 		return 0;
 	account->pools = are_too_many(account, now);
-	/* A loop each turn of which the compiler sees: the whole at once would be a call of memset(), which there is not. */
+	/* The barrier keeps the compiler from making the loop a call of memset(), which does not exist here. */
 	for (i = 0; i < MAX_WAITS; i++) {
 		account->wait_histograms[i] = 0;
 		account->sched_histograms[i] = 0;
@@ -592,7 +590,7 @@ static __always_inline bool open_own(struct dbt_account *account, struct task_st
 	return true;
 }
 
-/* A child is forked: its account holds its time from its first moment. It has not run, so nobody else writes. */
+/* A child is forked: its account has its time from the first moment on. It has not run yet, so nobody else writes. */
 static __always_inline void open_child(struct task_struct *child, struct dbt_wait_source *source)
 {
 	struct dbt_account *account = bpf_task_storage_get(&accounts, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -648,7 +646,7 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted,
 		settle_switches(account, now, run_time, run_delay, true);
 		if (may_send(account))
 			send_sums(account, now, run_time, run_delay);
-		/* Not each time: a wrong one would last for some switches at the very end of a process. */
+		/* Not each time: a stale pointer would last for some switches at the very end of a process. */
 		wait = read_wait(account, switches & 15);
 		account->off_cell = own_cell_of(account, wait);
 	}
@@ -707,8 +705,8 @@ static __always_inline bool close_account(struct task_struct *task, struct dbt_t
 	return true;
 }
 
-/* Since Linux 6.13 a program at a system call may lose its CPU, as the tracepoint may fault, and the switch would find the account half
- * written. Before that it could not. The kernel functions came in between, and then forbade what is done here while they hold the CPU. */
+/* Since Linux 6.13 a program at a system call may be preempted, as the tracepoint may fault, and the switch would find the account half
+ * written. Before that it could not. These kfuncs are older, but at first forbade what is done here while preemption is off. */
 extern void bpf_preempt_disable(void) __ksym __weak;
 extern void bpf_preempt_enable(void) __ksym __weak;
 
@@ -729,7 +727,7 @@ static __always_inline void release_cpu(void)
 		bpf_preempt_enable();
 }
 
-/* In the context of whoever wakes, or of the interrupt. */
+/* In the context of the waker, or of the interrupt. */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *task)
 {

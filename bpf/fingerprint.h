@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* A number for all texts of one SQL statement, whatever its literals are: what stands in the place of the database's own id where
- * it gives none. Byte after byte, so that the kernel can do it; user space is compiled from the same lines.
+/* One number for all texts of an SQL statement, whatever its literals are: used in place of the database's own id where it gives
+ * none. Computed byte by byte, so that the kernel can do it; user space is compiled from the same source.
  *
- * Left out: comments, space that separates nothing, the case of letters outside of quotes, a last semicolon. Literals and parameters
- * are all the same, and several with commas between them are one; a sign before a literal is part of it where an operator, a
- * parenthesis or a word like AND comes before. The words in double quotes, and all that is no literal, are taken as they are.
+ * Ignored: comments, white space that separates nothing, the case of letters outside quotes, a final semicolon. Literals and
+ * parameters are all the same, and several separated by commas are one; a sign before a literal is part of it if an operator, a
+ * parenthesis or a word like AND comes before. Words in double quotes, and all that is not a literal, are taken as they are.
  *
- * It is the 64-bit FNV-1a hash of what is left, of the first FINGERPRINT_BYTES bytes: what a server keeps of a text by default
- * (track_activity_query_size less the zero). 0 = there is no text. */
+ * It is the 64-bit FNV-1a hash of what remains of the first FINGERPRINT_BYTES bytes: what a server keeps of a text by default
+ * (track_activity_query_size minus the zero). 0 = there is no text. */
 #ifndef FINGERPRINT_H
 #define FINGERPRINT_H
 
@@ -18,35 +18,35 @@
 enum fingerprint_state {
 	FINGERPRINT_PLAIN,
 	FINGERPRINT_NUMBER,
-	FINGERPRINT_PARAMETER,     /* the number behind a dollar */
+	FINGERPRINT_PARAMETER,     /* the number after a dollar */
 	FINGERPRINT_STRING,        /* in '…' */
-	FINGERPRINT_STRING_END,    /* behind a quote that ends it, or is doubled */
+	FINGERPRINT_STRING_END,    /* after a quote that ends it, or is doubled */
 	FINGERPRINT_NAME,          /* in "…" */
-	FINGERPRINT_DOLLAR,        /* behind a dollar: a parameter, or the tag of a string */
+	FINGERPRINT_DOLLAR,        /* after a dollar: a parameter, or the tag of a string */
 	FINGERPRINT_DOLLAR_STRING, /* in $tag$…$tag$ */
-	FINGERPRINT_DOLLAR_END,    /* behind a dollar in it */
-	FINGERPRINT_LINE,          /* behind two dashes */
+	FINGERPRINT_DOLLAR_END,    /* after a dollar in it */
+	FINGERPRINT_LINE,          /* after two dashes */
 	FINGERPRINT_COMMENT,       /* between slash and star */
 };
 
 struct dbt_fingerprint {
 	__u64 hash;
 	__u64 word_hash; /* FNV-1a of the word that was read last, outside of quotes */
-	__u64 tag;       /* the same of the tag of a string between dollars */
-	__u64 end_tag;   /* and of the word behind a dollar in it */
+	__u64 tag;       /* the same for the tag of a dollar-quoted string */
+	__u64 end_tag;   /* and for the word after a dollar in it */
 	__u32 state;     /* enum fingerprint_state */
-	__u32 comments;  /* so many are open, one in the other */
+	__u32 comments;  /* open now, nested in each other */
 	__u8 before;     /* the byte before this one */
 	__u8 last;       /* the byte that was hashed last; 0 = none, '?' = a literal */
 	__u8 held;       /* these four are hashed in this order, once it is known that they count: a comma or semicolon; 0 = none */
 	__u8 sign;       /* a plus or minus */
 	__u8 slash;
 	__u8 dot;
-	__u8 word;       /* bytes of the word that is read: 0, 1, 2 = more */
+	__u8 word;       /* bytes of the current word: 0, 1, 2 = more */
 	__u8 has_space;  /* since the byte that was hashed last */
-	__u8 escapes;    /* of the string that is read a backslash escapes the next byte */
+	__u8 escapes;    /* in the current string, a backslash escapes the next byte */
 	__u8 escaped;
-	__u8 is_hex;     /* the number that is read */
+	__u8 is_hex;     /* the current number */
 	__u8 pad[5];
 };
 
@@ -66,19 +66,19 @@ static __always_inline _Bool is_digit(__u8 byte)
 	return byte >= '0' && byte <= '9';
 }
 
-/* Of a name or a number: letters, and all that is not ASCII. */
+/* Part of a name or a number: letters, digits, _, and all that is not ASCII. */
 static __always_inline _Bool is_word(__u8 byte)
 {
 	return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || is_digit(byte) || byte == '_' || byte >= 0x80;
 }
 
-/* Ends an operand: a sign behind it is an operator. */
+/* Ends an operand: a sign after it is an operator. */
 static __always_inline _Bool ends_operand(__u8 byte)
 {
 	return is_word(byte) || byte == '?' || byte == ')' || byte == ']' || byte == '"';
 }
 
-/* A word behind which an operand begins. */
+/* A word after which an operand begins. */
 static __always_inline _Bool is_keyword(__u64 word)
 {
 	switch (word) {
@@ -116,7 +116,7 @@ static __always_inline _Bool is_keyword(__u64 word)
 	return 0;
 }
 
-/* A literal may begin here: a sign or dot before it is its own. */
+/* A literal may begin here: a sign or dot before it is part of it. */
 static __always_inline _Bool begins_operand(struct dbt_fingerprint *of)
 {
 	return of->held || of->slash || !ends_operand(of->last) || (is_word(of->last) && is_keyword(of->word_hash));
@@ -154,12 +154,12 @@ static __always_inline void fingerprint_literal(struct dbt_fingerprint *of)
 	if (begins_operand(of) && !of->slash)
 		of->sign = 0; /* the literal's own */
 	if (of->held == ',' && of->last == '?' && !of->sign && !of->slash)
-		of->held = 0; /* one more of a list */
+		of->held = 0; /* one more in a list */
 	else
 		fingerprint_add(of, '?');
 }
 
-/* A byte outside of literals, comments and quotes. */
+/* A byte outside literals, comments and quotes. */
 static __always_inline void fingerprint_plain(struct dbt_fingerprint *of, __u8 byte)
 {
 	__u8 before = of->before, word = of->word;
@@ -199,7 +199,7 @@ static __always_inline void fingerprint_plain(struct dbt_fingerprint *of, __u8 b
 	} else if (byte == '*' && before == '/' && of->slash) {
 		of->slash = 0;
 		of->has_space = 1;
-		of->before = 0; /* a slash behind it ends nothing */
+		of->before = 0; /* a slash after it ends nothing */
 		of->comments = 1;
 		of->state = FINGERPRINT_COMMENT;
 	} else if (byte == '-' || byte == '+') {
@@ -220,7 +220,7 @@ static __always_inline void fingerprint_plain(struct dbt_fingerprint *of, __u8 b
 	}
 }
 
-/* Inside of a comment, which may have others in it. */
+/* Inside a comment, which may have others in it. */
 static __always_inline void fingerprint_comment(struct dbt_fingerprint *of, __u8 byte)
 {
 	__u8 before = of->before;
@@ -237,7 +237,7 @@ static __always_inline void fingerprint_comment(struct dbt_fingerprint *of, __u8
 		of->state = FINGERPRINT_PLAIN;
 }
 
-/* Behind a dollar that is in no name and no string. */
+/* After a dollar that is in no name and no string. */
 static __always_inline void fingerprint_dollar(struct dbt_fingerprint *of, __u8 byte)
 {
 	if (byte == '$') {
@@ -320,7 +320,7 @@ static __always_inline void fingerprint_next(struct dbt_fingerprint *of, __u8 by
 	}
 }
 
-/* What is still held back does not count: a semicolon, or what a text ends with that was cut. */
+/* What is still held back does not count: a semicolon, or the end of a text that was cut off. */
 static __always_inline __u64 fingerprint_end(struct dbt_fingerprint *of)
 {
 	if (!of->last)

@@ -8,7 +8,7 @@
 
 #include "fingerprint.h"
 
-/* Of so many bytes, or up to a zero among them. */
+/* Of `length` bytes, or up to the first zero. */
 __u64 dbtime_fingerprint(const __u8 *text, __u64 length)
 {
 	struct dbt_fingerprint fingerprint;
@@ -20,7 +20,7 @@ __u64 dbtime_fingerprint(const __u8 *text, __u64 length)
 	return fingerprint_end(&fingerprint);
 }
 
-/* Whether an operand begins behind a word of so many bytes. */
+/* Whether an operand begins after this word of `length` bytes. */
 _Bool dbtime_operand_follows(const __u8 *word, __u64 length)
 {
 	__u64 hash = FNV_OFFSET, i;

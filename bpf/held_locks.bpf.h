@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* Which internal locks a session has: its own list of them, which it alone writes. It enters a lock just
- * after it has got it, and removes it just before it gives it back. */
+/* Which internal locks a session holds: its own list of them, which it alone writes. It adds a lock just
+ * after acquiring it, and removes it just before releasing it. */
 #ifndef HELD_LOCKS_BPF_H
 #define HELD_LOCKS_BPF_H
 
@@ -36,7 +36,7 @@ static __always_inline void read_locks(struct task_struct *task, struct dbt_wait
 	locks->count = count;
 }
 
-/* Functions of their own, for the sake of the stack of who calls them. */
+/* Separate functions, to save stack in their callers. */
 static __noinline int read_own_locks(struct dbt_wait_source *source, struct dbt_locks *locks)
 {
 	read_locks(0, source, locks);

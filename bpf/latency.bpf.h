@@ -4,10 +4,10 @@
 #ifndef LATENCY_BPF_H
 #define LATENCY_BPF_H
 
-/* The verifier is to see the comparison with a bound in the register that is used: the compiler likes to compare a copy. */
+/* Makes the bounds check visible to the verifier in the register that is used: the compiler likes to compare a copy. */
 #define same_register(variable) asm volatile("" : "+r"(variable))
 
-/* Two maps: while one is filled, the other is emptied, so that nothing is added to what is being taken away. */
+/* Two maps: while one is filled, the other is emptied, so that nothing is added to what is being taken out. */
 struct latency_map {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536); /* user space sets it */
@@ -15,14 +15,14 @@ struct latency_map {
 	__type(value, struct dbt_latency);
 } latency_even SEC(".maps"), latency_odd SEC(".maps");
 
-/* Which of the two is filled: user space counts it up, in a map of its own so that it writes nothing else. */
+/* Which of the two is filled: user space increments it, in a map of its own so that it writes nothing else. */
 __u64 latency_epoch SEC(".data.epoch") = 0;
 
 /* Latencies for which there was no room. */
 __u64 latency_lost = 0;
 
-/* Who shares the room that a map has for single statements: many different ones are not to take that of all else, and single events
- * of them not that of commands, by which statements are counted. */
+/* Shares of the room that a map has for individual statements: many different ones must not crowd out everything else, nor their
+ * individual events the commands, by which statements are counted. */
 enum dbt_latency_share {
 	SHARE_EVENTS,       /* of latency_even and latency_odd */
 	SHARE_COMMANDS,     /* of the same */
@@ -30,17 +30,17 @@ enum dbt_latency_share {
 	LATENCY_SHARES,
 };
 
-/* So many elements of a share may be of single statements. What comes then is STATEMENT_POOLED. Set before loading. */
+/* How many elements of a share may be of individual statements. Any further ones are STATEMENT_POOLED. Set before loading. */
 const volatile __u32 latency_room[LATENCY_SHARES] = {};
 
-/* Elements of a share that have come in an epoch. Two CPUs that begin one, or add the same one, at the same time are off by some. */
+/* Elements of a share added in an epoch. Slightly off if two CPUs begin an epoch, or add the same element, at the same time. */
 struct latency_elements {
 	__u64 epoch;
 	__u64 count;
 } latency_elements[LATENCY_SHARES] = {};
 
-/* Another element is to be added. False = to those of no single statement. Inline: a frame more would not fit onto the stack of all
- * who add. */
+/* Another element is to be added. False = not for an individual statement. Inline: one more frame would not fit on the stack of
+ * every caller. */
 static __always_inline bool take_room(enum dbt_latency_share share)
 {
 	struct latency_elements *elements = &latency_elements[share];
@@ -55,7 +55,7 @@ static __always_inline bool take_room(enum dbt_latency_share share)
 
 #define LONGEST_LATENCY ((1ULL << 41) - 1)
 
-/* Buckets as those of crates/model/src/latency.rs: 64 to a power of two. */
+/* The buckets of crates/model/src/latency.rs: 64 to a power of two. */
 static __always_inline __u16 latency_bucket(__u64 ns)
 {
 	__u64 v, power = 0, bigger;
@@ -64,7 +64,7 @@ static __always_inline __u16 latency_bucket(__u64 ns)
 		ns = LONGEST_LATENCY;
 	if (ns < 64)
 		return ns;
-	/* Logarithm without a branch: the verifier would follow each. */
+	/* Logarithm without branches: the verifier would follow each. */
 	v = ns;
 	bigger = (v > 0xffffffffULL) << 5; v >>= bigger; power |= bigger;
 	bigger = (v > 0xffff) << 4; v >>= bigger; power |= bigger;
@@ -75,7 +75,7 @@ static __always_inline __u16 latency_bucket(__u64 ns)
 	return (power - 5) * 64 + ((ns >> (power - 6)) & 63);
 }
 
-/* Adds one latency; `key` is complete but for the bucket. */
+/* Adds one latency; `key` is complete except for the bucket. */
 static __always_inline void add_latency(struct dbt_latency_key *key, __u64 ns)
 {
 	struct dbt_latency first = { .count = 1, .sum_ns = ns, .max_ns = ns }, *latency;
@@ -99,7 +99,7 @@ static __always_inline void add_latency(struct dbt_latency_key *key, __u64 ns)
 	}
 	__sync_fetch_and_add(&latency->count, 1);
 	__sync_fetch_and_add(&latency->sum_ns, ns);
-	/* Two CPUs at the same moment: the smaller of their two maxima may win; it is at most the width of a bucket less. */
+	/* Two CPUs at the same moment: the smaller of their maxima may win; it is at most the width of a bucket too low. */
 	if (ns > latency->max_ns)
 		latency->max_ns = ns;
 }

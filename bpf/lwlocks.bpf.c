@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* dbtime latch --exact: every time that a session of one server takes one of its internal locks (LWLocks) or gives it back.
+/* dbtime latch --exact: every time a session of one server acquires or releases one of its internal locks (LWLocks).
  *
- * Probes stand in the server's functions that do it: where a lock is asked for, where the session sleeps for it, where it is given back.
- * A session keeps in the kernel which locks it has and since when; when it gives one back, all that is known of that hold is added to a
- * sum. Nothing is sent. */
+ * Probes are in the server's functions that do it: where a lock is requested, where the session sleeps for it, where it is released. The
+ * kernel keeps which locks a session holds and since when; at a release, all that is known about that hold is added to a sum. Nothing is
+ * sent. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -13,9 +13,9 @@
 #include "page_locks.bpf.h"
 #include "statement_text.bpf.h"
 
-/* What counts. User space writes it, before and while programs run. */
+/* What counts. Written by user space, before and while programs run. */
 struct dbt_lock_window {
-	__u64 begin; /* CLOCK_MONOTONIC nanoseconds: what is before it, and behind the end, does not count */
+	__u64 begin; /* CLOCK_MONOTONIC nanoseconds: what is before it, or after the end, does not count */
 	__u64 end;
 	__u64 epoch;  /* which of two maps is filled: as in latency.bpf.h */
 	__u32 server; /* the first process of the server: it and its children count */
@@ -30,37 +30,36 @@ const volatile bool keeps_frames = false;
 /* What is told apart. */
 struct dbt_lock_key {
 	__u64 start_ns; /* of the task */
-	__u64 lock;     /* where it lies; 0 = all of its kind, for want of room */
-	__u64 caller;   /* return address of who asked for it; 0 = whoever, for want of room */
-	__u64 outer;    /* return address of who called that one; 0 = not known */
-	__u64 statement; /* that was executed when it was asked for; 0 = not known, or whatever, for want of room */
+	__u64 lock;     /* its address; 0 = all of its kind, for lack of room */
+	__u64 caller;   /* return address of the requesting call; 0 = any, for lack of room */
+	__u64 outer;    /* return address one frame up; 0 = not known */
+	__u64 statement; /* executed when it was requested; 0 = not known, or any, for lack of room */
 	__u32 pid;
 	__u16 kind;
-	__u16 mode; /* 0 = alone, 1 = with others that read */
-	struct dbt_page page; /* none: it is not of a page, or that is not known */
+	__u16 mode; /* 0 = exclusive, 1 = shared */
+	struct dbt_page page; /* none: not a page's lock, or not known */
 	__u32 pad;
 };
 
 struct dbt_lock_sums {
 	__u64 gets;
 	__u64 waited;      /* of these, those that slept; and those that waited and did not get it */
-	__u64 wait_ns;     /* from asking to having it */
+	__u64 wait_ns;     /* from request to acquisition */
 	__u64 max_wait_ns;
-	__u64 refused;     /* asked for if it is free, and it was not */
+	__u64 refused;     /* requested only if free, and it was not */
 	__u64 holds;
 	__u64 hold_ns;
 	__u64 max_hold_ns;
 };
 
-/* A lock that a session has, or asks for. What of it counts is decided when it is given back: by then the time that counts may be
- * another one. */
+/* A lock that a session holds or requests. How much of it counts is decided at its release: by then another time may count. */
 struct dbt_hold {
 	__u64 lock;
 	__u64 caller;
 	__u64 outer;
 	__u64 statement;
-	__u64 asked; /* when it was asked for */
-	__u64 since; /* when the session had it, as far as it has it */
+	__u64 asked; /* when it was requested */
+	__u64 since; /* when the session got it, if it has it */
 	__u16 kind;
 	__u16 mode;
 	__u16 waited; /* in between */
@@ -75,10 +74,10 @@ struct dbt_lock_task {
 	__u64 start_ns;
 	__u32 pid;
 	__u32 count;
-	__u32 newest; /* the last one is that which LWLockAcquire takes, or has taken last */
+	__u32 newest; /* the last one is that which LWLockAcquire is acquiring, or acquired last */
 	__u32 pad;
 	struct dbt_text text;
-	struct dbt_hold asked; /* where it is known at the end only whether it has it; lock 0 = for none */
+	struct dbt_hold asked; /* a request whose outcome is known only at its end; lock 0 = none */
 	struct dbt_hold held[MAX_HELD];
 };
 
@@ -105,7 +104,7 @@ struct lock_kinds_map {
 } lock_kinds_even SEC(".maps"), lock_kinds_odd SEC(".maps");
 
 enum dbt_hit {
-	HIT_OWN,   /* in the server that is looked at */
+	HIT_OWN,   /* in the observed server */
 	HIT_OTHER, /* in another process of the same executable */
 	HITS,
 };
@@ -119,19 +118,19 @@ struct {
 } lock_hits SEC(".maps");
 
 __u64 uses_lost = 0;           /* for which there was no room at all */
-__u64 releases_without_get = 0; /* of locks that were taken before they were looked at, in the time that counts */
-__u64 holds_without_room = 0;  /* a session had more locks than are kept: such a hold has no end */
+__u64 releases_without_get = 0; /* in the time that counts, of locks acquired before they were observed */
+__u64 holds_without_room = 0;  /* a session held more locks than are kept: such a hold has no end */
 
 static __always_inline void count_hit(__u32 whose)
 {
 	__u64 *hits = bpf_map_lookup_elem(&lock_hits, &whose);
 
-	/* Of this CPU, but another task may come in between. */
+	/* It is this CPU's own, but another task may come in between. */
 	if (hits)
 		__sync_fetch_and_add(hits, 1);
 }
 
-/* The task that runs, if it is a session that counts. */
+/* The running task, if it is a session that counts. */
 static __always_inline struct dbt_lock_task *own_task(void)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
@@ -151,7 +150,7 @@ static __always_inline struct dbt_lock_task *own_task(void)
 	return task;
 }
 
-/* The same, if it was met before. */
+/* The same, if it was seen before. */
 static __always_inline struct dbt_lock_task *known_task(void)
 {
 	struct dbt_lock_task *task = bpf_task_storage_get(&lock_tasks, bpf_get_current_task_btf(), 0, 0);
@@ -187,7 +186,7 @@ static __always_inline struct dbt_lock_sums *element_of(void *map, struct dbt_lo
 	return bpf_map_lookup_elem(map, key);
 }
 
-/* Where the uses of a lock by this session add up. Only the session itself adds there. */
+/* The sums for this session's uses of a lock. Only the session itself adds to them. */
 static __always_inline struct dbt_lock_sums *sums_of(struct dbt_lock_task *task, struct dbt_hold *hold)
 {
 	struct dbt_lock_key key = {
@@ -214,7 +213,7 @@ static __always_inline struct dbt_lock_sums *sums_of(struct dbt_lock_task *task,
 	return sums;
 }
 
-/* What came before the session had it, or had it not. */
+/* Adds what came before the session got it, or did not. */
 static __always_inline void add_wait(struct dbt_lock_sums *sums, struct dbt_hold *hold)
 {
 	__u64 ns = hold->waited ? that_counts(hold->asked, hold->since) : 0;
@@ -239,7 +238,7 @@ static __always_inline __u64 own_statement(struct dbt_text *text)
 	return activity.statement;
 }
 
-/* What the lock says of itself. */
+/* Reads what the lock says about itself. */
 static __always_inline void read_lock(struct dbt_hold *hold)
 {
 	struct dbt_wait_source *source = source_of_all();
@@ -249,7 +248,7 @@ static __always_inline void read_lock(struct dbt_hold *hold)
 	read_page(0, source, hold->lock, &hold->page);
 }
 
-/* A lock is asked for now: (lock, mode). */
+/* A lock is being requested: (lock, mode). */
 static __always_inline void ask(struct pt_regs *ctx, struct dbt_lock_task *task, struct dbt_hold *asked)
 {
 	asked->lock = PT_REGS_PARM1(ctx);
@@ -263,18 +262,18 @@ static __always_inline void ask(struct pt_regs *ctx, struct dbt_lock_task *task,
 		bpf_probe_read_user(&asked->outer, sizeof(asked->outer), (void *)(PT_REGS_FP(ctx) + 8));
 	read_lock(asked);
 	asked->statement = own_statement(&task->text);
-	/* The last thing: what looking costs is no part of it. */
+	/* Last, so that the cost of observing is not part of it. */
 	asked->asked = asked->since = bpf_ktime_get_ns();
 }
 
-/* A page of shared memory may not have been there for this process before it asked. */
+/* A page of shared memory may not have been mapped for this process before the request. */
 static __always_inline void read_lock_again(struct dbt_hold *hold)
 {
 	if (!hold->kind)
 		read_lock(hold);
 }
 
-/* The entry of LWLockAcquire. It always ends with the lock, and where it does not wait it has it some nanoseconds from now. */
+/* The entry of LWLockAcquire. It always gets the lock, some nanoseconds from now if it does not wait. */
 SEC("uprobe")
 int on_acquire(struct pt_regs *ctx)
 {
@@ -303,7 +302,7 @@ int on_acquire(struct pt_regs *ctx)
 	return 0;
 }
 
-/* The lock that LWLockAcquire is about to take, in a session that sleeps in it: nothing has come since. */
+/* The lock that LWLockAcquire is acquiring, in a session that sleeps in it: nothing has come since. */
 static __always_inline struct dbt_hold *wanted_by(struct dbt_lock_task *task)
 {
 	if (!task || !task->newest || !task->count)
@@ -311,7 +310,7 @@ static __always_inline struct dbt_hold *wanted_by(struct dbt_lock_task *task)
 	return &task->held[(task->count - 1) & (MAX_HELD - 1)];
 }
 
-/* LWLockAcquire calls what sleeps. */
+/* LWLockAcquire calls the function that sleeps. */
 SEC("uprobe")
 int on_sleep(struct pt_regs *ctx)
 {
@@ -322,7 +321,7 @@ int on_sleep(struct pt_regs *ctx)
 	return 0;
 }
 
-/* And comes back from there. It looks whether the lock is its own now, and may sleep again. */
+/* And returns from it. It then checks whether it got the lock, and may sleep again. */
 SEC("uprobe")
 int on_awake(struct pt_regs *ctx)
 {
@@ -337,7 +336,7 @@ int on_awake(struct pt_regs *ctx)
 	return 0;
 }
 
-/* The entry of LWLockConditionalAcquire, LWLockAcquireOrWait: at their end it is known whether the session has it. */
+/* The entry of LWLockConditionalAcquire, LWLockAcquireOrWait: only at their end is it known whether the session got the lock. */
 SEC("uprobe")
 int on_try(struct pt_regs *ctx)
 {
@@ -348,7 +347,7 @@ int on_try(struct pt_regs *ctx)
 	return 0;
 }
 
-/* It has the lock now, or it does not. */
+/* It has got the lock now, or it has not. */
 static __always_inline void tried_until(struct dbt_lock_task *task, bool got, bool waited, __u64 now)
 {
 	struct dbt_hold *asked = &task->asked, *hold;
@@ -367,7 +366,7 @@ static __always_inline void tried_until(struct dbt_lock_task *task, bool got, bo
 		task->count = count + 1;
 		task->newest = 0;
 		asked->lock = 0;
-		/* What looking costs is no part of it. */
+		/* The cost of observing is not part of it. */
 		hold->since = bpf_ktime_get_ns();
 		return;
 	}
@@ -384,7 +383,7 @@ static __always_inline void tried_until(struct dbt_lock_task *task, bool got, bo
 	asked->lock = 0;
 }
 
-/* The end of LWLockConditionalAcquire: true = it has it. */
+/* The end of LWLockConditionalAcquire: true = it got the lock. */
 SEC("uprobe")
 int on_tried(struct pt_regs *ctx)
 {
@@ -396,7 +395,7 @@ int on_tried(struct pt_regs *ctx)
 	return 0;
 }
 
-/* The end of LWLockAcquireOrWait: true = it has it; else it has waited until it was free. */
+/* The end of LWLockAcquireOrWait: true = it got the lock; otherwise it has waited until that was free. */
 SEC("uprobe")
 int on_got_or_waited(struct pt_regs *ctx)
 {
@@ -422,7 +421,7 @@ int on_release(struct pt_regs *ctx)
 	if (!task)
 		return 0;
 	count = task->count;
-	/* The last one first: most are given back in that order. */
+	/* The latest one first: most are released in that order. */
 	for (i = 0; i < MAX_HELD; i++) {
 		if (i >= count)
 			break;
@@ -458,7 +457,7 @@ int on_release(struct pt_regs *ctx)
 	return 0;
 }
 
-/* What lies in no map: named here so that the skeleton has its type. */
+/* Not in any map: named here so that the skeleton has its type. */
 struct dbt_enums {
 	enum dbt_hit hit;
 } enums_type = {};

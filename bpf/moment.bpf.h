@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* What every session does at the moment that was drawn for a pass, noted by a timer of the kernel.
+/* What every session does at the moment drawn for a pass, noted by a kernel timer.
  *
- * The sampler's thread has to be given a CPU before it can look, and meanwhile sessions go on. This timer's interrupt is handled at
- * once, whatever runs, and no session comes onto that CPU because of it. An interrupt cannot read another process's memory.
- * But sessions of one server share the memory in which their wait events are, at the same address: interrupted, any of them
- * shows the wait events of all. */
+ * The sampler thread has to get a CPU before it can look, and sessions go on meanwhile. This timer's interrupt is handled at once,
+ * whatever is running, and no session gets that CPU because of it. An interrupt cannot read another process's memory. But sessions of one
+ * server share the memory with their wait events, at the same address: whichever is interrupted shows those of all. */
 #ifndef MOMENT_BPF_H
 #define MOMENT_BPF_H
 
 /* States that are not the kernel's. */
-#define TASK_RAN_SINCE 0x80000000 /* blocked at the moment, on a CPU or in the run queue again when it was looked at */
-#define TASK_ON_A_CPU 0x80000001  /* the timer takes it */
-#define TASK_DISPLACED 0x80000002 /* was on a CPU at the moment, and is not any more */
-#define TASK_CAME 0x80000003      /* in the run queue at the moment, and came onto a CPU since */
+#define TASK_RAN_SINCE 0x80000000 /* blocked at the moment, but on a CPU or in the run queue again when it was looked at */
+#define TASK_ON_A_CPU 0x80000001  /* sampled by the timer */
+#define TASK_DISPLACED 0x80000002 /* was on a CPU at the moment, and no longer is */
+#define TASK_CAME 0x80000003      /* in the run queue at the moment, and has got a CPU since */
 #define TASK_SLEPT_AGAIN 0x80000004 /* blocked at the moment, ran since, and is blocked again */
 #define TASK_RUNNING 0
 #define TASK_INTERRUPTIBLE 1
@@ -43,8 +42,7 @@ struct {
 	__type(value, struct dbt_announced);
 } announced SEC(".maps");
 
-/* Lists that a pass makes while it looks: of the sessions that ran between the last two looks at them, and of those of which it has found
- * what is to be taken. */
+/* Lists that a pass builds while it looks: sessions that ran between the last two looks at them, and those with something to sample. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 16384); /* user space sets it */
@@ -52,7 +50,7 @@ struct {
 	__type(value, __u32);
 } awake_slots SEC(".maps"), slots_to_take SEC(".maps");
 
-/* How many there are of `awake_slots`. */
+/* Length of `awake_slots`. */
 __u32 awake_count = 0;
 
 /* Moments that were noted, and how long that took. */
@@ -69,7 +67,7 @@ static __always_inline bool has_run(struct task_struct *task, __u64 switches)
 	return task_field(task, on_cpu) || switches_of(task) != switches;
 }
 
-/* The same task as when the session began, and alive: what it does while it exits is no longer accounted for. */
+/* The same task as when the session began, and alive: what it does while exiting is no longer accounted for. */
 static __always_inline bool is_session(struct task_struct *task, struct dbt_slot *slot)
 {
 	__u64 start_ns = task_field(task, start_time);
@@ -79,18 +77,18 @@ static __always_inline bool is_session(struct task_struct *task, struct dbt_slot
 	return start_ns == slot->task.start_ns && !(task_field(task, flags) & PF_EXITING);
 }
 
-/* When a task that is off CPU left it, in the scheduler's clock: the kernel notes when it came, and how long it ran then. Too
- * early by what interrupts and the hypervisor took meanwhile. */
+/* When a task that is off CPU left its CPU, in the scheduler's clock: the kernel records when it got the CPU, and how long it then ran.
+ * Too early by what interrupts and the hypervisor took meanwhile. */
 static __always_inline __u64 departure_of(struct task_struct *task)
 {
 	return task_field(task, sched_info.last_arrival) + task_field(task, se.sum_exec_runtime) -
 	       task_field(task, se.prev_sum_exec_runtime);
 }
 
-/* Whether a task that came onto a CPU `since` nanoseconds after the moment was blocked then, rather than in the run queue already.
- * `switches`: so many it had made before it came. Woken on another CPU it is in no queue before that CPU has taken the waker's interrupt, and
- * until then the kernel counts it as blocked. How long it was in the queue in this turn is not noted: as long as in its turns since
- * the last look. */
+/* Whether a task that got a CPU `since` nanoseconds after the moment was blocked at the moment, rather than already in the run queue.
+ * `switches`: how many it had made before that. A task woken on another CPU is in no queue until that CPU has handled the waker's
+ * interrupt, and the kernel counts it as blocked until then. How long it was queued in this turn is not recorded: the mean of its turns
+ * since the last look is assumed. */
 static __always_inline bool was_blocked(struct task_struct *task, struct dbt_slot *slot, __u64 moment, __u64 since, __u64 switches)
 {
 	struct dbt_mark *mark = bpf_task_storage_get(&marks, task, 0, 0);
@@ -99,14 +97,14 @@ static __always_inline bool was_blocked(struct task_struct *task, struct dbt_slo
 
 	if (mark && mark->woken_ns) {
 		if (mark->slept_switches != switches)
-			return false; /* it came out of no sleep: it had been pushed off its CPU */
+			return false; /* it did not come from a sleep: it had been preempted */
 		if ((__s64)(mark->woken_ns - arrival_clock_offset - moment) >= 0)
 			return true;
 	}
 	return turns && since > queued / turns;
 }
 
-/* In which state was it at the moment? What happened since is undone, as far as the kernel's notes tell. */
+/* In which state was it at the moment? What happened since is undone, as far as the kernel's records allow. */
 static __always_inline __u32 state_at(struct task_struct *task, struct dbt_slot *slot, __u64 moment)
 {
 	__u64 since = task_field(task, sched_info.last_arrival) - moment;
@@ -131,19 +129,19 @@ static __always_inline __u32 state_at(struct task_struct *task, struct dbt_slot 
 	return state == TASK_RUNNING || state == TASK_WAKING ? TASK_RAN_SINCE : TASK_SLEPT_AGAIN;
 }
 
-/* One look of the timer at all sessions. */
+/* One look at all sessions by the timer. */
 struct dbt_noting {
 	__u64 moment;    /* CLOCK_MONOTONIC */
-	__u64 since;     /* the same of the scheduler's clock */
-	__u64 event;     /* where the session that was interrupted has its wait event's pointer; 0 = it is none */
-	__u64 stack;     /* where its stack begins: sessions of one server have that in common, and two servers do not */
+	__u64 since;     /* the same in the scheduler's clock */
+	__u64 event;     /* where the interrupted session has the pointer to its wait event; 0 = it is not a session */
+	__u64 stack;     /* where its stack begins: the same in all sessions of a server, different in another server */
 };
 
-/* For so many more sessions there is room in this interrupt: it must be over soon. (Where the verifier does not follow it.) */
+/* How many more sessions may be noted in this interrupt: it must be short. (A global, so that the verifier does not track it.) */
 #define MOST_NOTED 128
 __u32 room_for_notes = 0;
 
-/* Whose memory can be read here. */
+/* Finds out whose memory can be read here. */
 static __always_inline void look_at_interrupted(struct dbt_noting *noting, struct task_struct *interrupted)
 {
 	__u32 pid = (__u32)bpf_get_current_pid_tgid();
@@ -160,7 +158,7 @@ static __always_inline bool is_of_its_server(struct dbt_slot *slot, struct dbt_n
 	return noting->event && noting->event == slot->source.event && noting->stack == slot->shared.stack;
 }
 
-/* What the session says of itself, by the memory that it shares with the one that was interrupted. */
+/* Notes what the session says about itself, through the memory that it shares with the interrupted one. */
 static __always_inline void note_activity(struct dbt_slot *slot, struct dbt_noting *noting)
 {
 	struct dbt_note *note = &slot->note;
@@ -187,7 +185,7 @@ static __always_inline void note_ender(struct dbt_note *note, struct dbt_mark *m
 	note->woken_ns = mark->woken_ns;
 }
 
-/* Whether a task that was in the run queue had come there out of the sleep that the mark is of. */
+/* Whether a task that was in the run queue had got there from the sleep that the mark is about. */
 static __always_inline bool was_woken(struct task_struct *task, struct dbt_note *note, struct dbt_mark *mark)
 {
 	bool has_left = note->state == TASK_CAME && !task_field(task, on_cpu);
@@ -195,14 +193,14 @@ static __always_inline bool was_woken(struct task_struct *task, struct dbt_note 
 	return mark->woken_ns && mark->slept_switches == note->switches - has_left;
 }
 
-/* Whether it sleeps again as it did before, in a disk wait or in none. Then the wait that it is in now stands for that one: a wait
- * begins as often as it ends. */
+/* Whether it sleeps again as before, in a disk wait or not. Then its current wait stands in for the last one: waits begin as often as
+ * they end. */
 static __always_inline bool sleeps_alike(struct task_struct *task, struct dbt_mark *mark)
 {
 	return !mark->woken_ns || !((mark->state ^ task_field(task, __state)) & TASK_UNINTERRUPTIBLE);
 }
 
-/* The kernel keeps what a task slept in no longer than it sleeps; the mark does. */
+/* The kernel forgets what a task slept in as soon as it wakes; the mark does not. */
 static __always_inline void note_sleep(struct task_struct *task, struct dbt_note *note, struct dbt_mark *mark, __u32 i)
 {
 	if (note->state == TASK_RUNNING || note->state == TASK_CAME) {
@@ -219,7 +217,7 @@ static __always_inline void note_sleep(struct task_struct *task, struct dbt_note
 		note->state = mark->state;
 		note->in_iowait = mark->in_iowait;
 		note_ender(note, mark);
-		/* It has left its CPU since, and what it says of itself by now is of what came then. */
+		/* It has left its CPU since, and what it says about itself now is about what came after. */
 		if (note->switches != mark->slept_switches) {
 			note->switches = mark->slept_switches;
 			note->activity.wait = 0;
@@ -270,7 +268,7 @@ static __always_inline void note_slot(struct dbt_slot *slot, __u32 i, struct dbt
 	bpf_task_release(task);
 }
 
-/* Which of the sessions that ran between the last two looks at them: few of many. */
+/* One of the sessions that ran between the last two looks at them: few of many. */
 static long note_slot_in_time(__u32 n, struct dbt_noting *noting)
 {
 	__u32 i;
@@ -285,8 +283,8 @@ static long note_slot_in_time(__u32 n, struct dbt_noting *noting)
 	return 0;
 }
 
-/* A session is woken that was noted, as the mark says by now: the last chance to learn what it waits for. Where another one wakes it,
- * they have it in common. */
+/* A session that was noted is being woken, and the mark already says by whom: the last chance to learn what it waits for. If a session of
+ * its server wakes it, they share that memory. */
 static __always_inline void note_waking(struct task_struct *task, struct task_struct *current, struct dbt_mark *mark)
 {
 	__u32 index = mark->slot - 1;
@@ -306,7 +304,7 @@ static __always_inline void note_waking(struct task_struct *task, struct task_st
 		note_activity(slot, &noting);
 }
 
-/* In the interrupt. A session that slept through the last period sleeps on, as a rule: it can be looked at later. */
+/* In the interrupt. A session that slept through the last period usually sleeps on: it can be looked at later. */
 static int note_moment(void *map, int *key, struct dbt_announced *pass)
 {
 	struct dbt_noting noting = {
@@ -325,7 +323,7 @@ static int note_moment(void *map, int *key, struct dbt_announced *pass)
 	return 0;
 }
 
-/* The sampler tells when its next pass will be. */
+/* The sampler announces when its next pass will be. */
 SEC("syscall")
 int announce_moment(struct dbt_pass *pass)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* Where all sessions that a program sees say what they do: in the same places, known before it is loaded. */
+/* For programs whose sessions all publish what they do in the same places, known before loading. */
 #ifndef ONE_WAIT_SOURCE_BPF_H
 #define ONE_WAIT_SOURCE_BPF_H
 
@@ -12,7 +12,7 @@ static __always_inline struct dbt_wait_source *source_of_all(void)
 {
 	struct dbt_wait_source *source = (void *)&wait_source;
 
-	/* The compiler would take it for the zeros that it is now. */
+	/* Otherwise the compiler would assume the zeros that it has now. */
 	asm volatile("" : "+r"(source));
 	return source;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Probes in Oracle's own functions: where a wait begins, where it ends, and how long the database itself says that it was. */
+/* Probes in Oracle's own functions: where a wait begins, where it ends, and how long the database itself says it took. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -15,7 +15,7 @@ struct dbt_oracle_wait {
 	__u32 pad;
 };
 
-/* By pid. User space puts the sessions in, with their first wait. */
+/* By pid. User space inserts the sessions, with their first wait. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -23,7 +23,7 @@ struct {
 	__type(value, struct dbt_oracle_wait);
 } oracle_waits SEC(".maps");
 
-/* Ends of waits whose begin was not seen. */
+/* Ends of waits whose beginning was not seen. */
 __u64 ends_without_begin = 0;
 
 static __always_inline struct dbt_oracle_wait *wait_of_current(__u32 *pid)
@@ -81,7 +81,7 @@ int on_end_wait(struct pt_regs *ctx)
 	return 0;
 }
 
-/* kews_update_wait_time: the second argument is the wait time in microseconds, of the event that began last. */
+/* kews_update_wait_time: the second argument is the wait time in microseconds of the event that began last. */
 SEC("uprobe")
 int on_wait_time(struct pt_regs *ctx)
 {

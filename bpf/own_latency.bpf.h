@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* What a session does often has a histogram of its own: its task adds to it without a lock, and 600 buckets in use fill
- * no more than some lines of a CPU's cache. All else goes to the map of latency.bpf.h, where an addition costs five times
- * as much. */
+/* What a session does often has a histogram of its own: its task adds to it without a lock, and 600 buckets in use fill only
+ * some lines of a CPU's cache. Everything else goes to the map of latency.bpf.h, where an addition costs five times as much. */
 #ifndef OWN_LATENCY_BPF_H
 #define OWN_LATENCY_BPF_H
 
@@ -14,7 +13,7 @@ struct {
 	__type(value, struct dbt_histogram);
 } histograms SEC(".maps");
 
-/* Numbers of those that nobody uses. User space fills it, and gives back those of sessions that have ended. */
+/* Numbers of unused histograms. User space fills it, and returns those of sessions that have ended. */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, 1); /* as many */
@@ -22,7 +21,7 @@ struct {
 } free_histograms SEC(".maps");
 
 #define OWN_HISTOGRAMS 64 /* of a session; a power of two */
-#define OWN_OF_STATEMENTS 56 /* of these: a session of many statements keeps some for what it does in none */
+#define OWN_OF_STATEMENTS 56 /* of these, for statements: a session of many keeps the rest for what it does in none */
 #define PROBES 4
 
 /* Which histograms a session has. */
@@ -32,7 +31,7 @@ struct dbt_own_histograms {
 		__u32 number; /* counted from 1; 0 = free */
 		__u32 pad;
 	} own[OWN_HISTOGRAMS];
-	__u64 of_statements; /* how many of them are of one statement */
+	__u64 of_statements; /* how many of them belong to a statement */
 };
 
 static __always_inline bool same_key(struct dbt_latency_key *a, struct dbt_latency_key *b)
@@ -60,8 +59,8 @@ static __always_inline bool add_to_histogram(__u32 number, __u64 ns)
 	return true;
 }
 
-/* Adds a latency of the task that the histograms belong to, in its own context; `key` is on the stack, and complete but for the
- * bucket. Returns the number of the histogram, 0 where there was none to be had. */
+/* Adds a latency of the task that the histograms belong to, in its own context; `key` is on the stack, and complete except for
+ * the bucket. Returns the number of the histogram, 0 if none was available. */
 static __always_inline __u32 add_own_latency(struct dbt_own_histograms *mine, struct dbt_latency_key *key, __u64 ns)
 {
 	__u32 place = (key->name ^ key->name >> 21) * 31 + key->call * 7 + key->kind * 13 + key->source * 3 +
@@ -103,14 +102,14 @@ static __always_inline void add_known_latency(struct dbt_own_histograms *mine, _
 		*number = add_own_latency(mine, key, ns);
 }
 
-/* As add_own_latency(), checked once (commands.bpf.h). */
+/* As add_own_latency(), verified once (commands.bpf.h). */
 __noinline __u32 add_latency_of(struct dbt_own_histograms *mine, struct dbt_latency_key *key, __u64 ns)
 {
 	struct dbt_latency_key own;
 
 	if (!mine || !key)
 		return 0;
-	/* Linux 6.1 takes keys of maps from the stack or from maps only. */
+	/* Linux 6.1 takes map keys only from the stack or from maps. */
 	own = *key;
 	return add_own_latency(mine, &own, ns);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* Of which page the lock of a buffer is: each buffer has a description in an array in shared memory, which begins with its page and has
+/* Which page a buffer's lock is for: each buffer has a descriptor in an array in shared memory, which begins with its page and contains
  * the lock (BufferDesc in PostgreSQL's src/include/storage/buf_internals.h). */
 #ifndef PAGE_LOCKS_BPF_H
 #define PAGE_LOCKS_BPF_H
 
-/* Reads it, or notes that it is none. Whoever has such a lock, or asks for it, has pinned the page: until it lets go of that, too, the
- * buffer has no other one. `task` as in read_memory(). */
+/* Reads the page, or notes that there is none. Whoever holds or requests such a lock has pinned the page: until it unpins that too, the
+ * buffer keeps its page. `task` as in read_memory(). */
 static __always_inline void read_page(struct task_struct *task, const struct dbt_wait_source *source, __u64 lock, struct dbt_page *page)
 {
 	__u64 behind = lock - source->page_locks;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* Where the data of a read came from, told in the task's own context: whether the call sent a request to a device, and
- * whether it slept for block I/O. Included by exact.bpf.h. */
+/* Where the data of a read came from, judged in the task's own context by whether the call sent a request to a device,
+ * and whether it slept for block I/O. Included by exact.bpf.h. */
 #ifndef READS_BPF_H
 #define READS_BPF_H
 
-/* What the task that is running executes, as it said when it made the system call; 0 = not known. */
+/* What the running task executes, as it said when it made the system call; 0 = not known. */
 static __always_inline __u64 statement_of_request(struct task_struct *task)
 {
 	struct dbt_account *account = bpf_task_storage_get(&accounts, task, 0, 0);
@@ -28,7 +28,7 @@ static __always_inline bool is_work(__u32 call)
 	return call < MAX_CALLS && call_uses[call & (MAX_CALLS - 1)] & CALL_WORKS;
 }
 
-/* The file behind a descriptor of the task that is running. False = not one that lies on a device. */
+/* The file behind a descriptor of the running task. False = not one on a device. */
 static __always_inline bool name_file(struct task_struct *task, __u32 fd, struct dbt_latency_key *key)
 {
 	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
@@ -47,9 +47,9 @@ static __always_inline bool name_file(struct task_struct *task, __u32 fd, struct
 	return true;
 }
 
-/* The requests that a session's latest read call sent: when the first one came to the block layer and went to the device,
- * when the last one was done, and how much of what was asked for that makes. Written where these happen; read by the task
- * when its call ends. */
+/* The requests that a session's latest read call sent: when the first one reached the block layer and the device, when
+ * the last one was done, and how many bytes were queued and done. Written where these happen; read by the task when its
+ * call ends. */
 struct dbt_read_requests {
 	__u64 first_queue;
 	__u64 first_issue;
@@ -65,7 +65,7 @@ struct {
 	__type(value, struct dbt_read_requests);
 } read_requests SEC(".maps");
 
-/* The task that is running sends a request to a block device. */
+/* The running task sends a request to a block device. */
 SEC("tp_btf/block_bio_queue")
 int BPF_PROG(on_bio, struct bio *bio)
 {
@@ -122,8 +122,8 @@ static __always_inline void block_request_done(struct dbt_request *request, __u6
 	__sync_fetch_and_add(&requests->done_bytes, request->bytes);
 }
 
-/* All that the call asked for was there before it ended, so that it need not have slept for it: the device was fast, or
- * something else held the call up. */
+/* Whether all that the call requested was there before it ended, so that it need not have slept for it: the device was
+ * fast, or something else held the call up. */
 static __always_inline bool has_got_all(__u32 pid)
 {
 	struct dbt_read_requests *requests = bpf_map_lookup_elem(&read_requests, &pid);

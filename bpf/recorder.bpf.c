@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
 /* The recorder. The sampled tier: a timer for what runs, a sampler thread for what does not, no probe in the database's
- * path. The exact tier adds probes at switches and, where asked for, at system calls. */
+ * path. The exact tier adds probes at context switches and, on request, at system calls. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -26,7 +26,7 @@
 #include "moment.bpf.h"
 #include "waiting.bpf.h"
 
-/* Events that lie in no map: named here so that the skeleton has their types. */
+/* Events that are in no map: named here so that the skeleton has their types. */
 struct dbt_totals totals_type = {};
 struct dbt_task_counts task_counts_type = {};
 struct dbt_begin begin_type = {};
@@ -34,7 +34,7 @@ struct dbt_woken woken_type = {};
 struct dbt_comment comment_type = {};
 struct dbt_sums sums_type = {};
 
-/* The same of enums. */
+/* The same for enums. */
 struct dbt_enums {
 	enum dbt_size size;
 	enum dbt_source_kind source_kind;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* Functions of PL/pgSQL that a session is in, and at which line. PostgreSQL keeps a list, the innermost first, of who adds a line to the
- * context of an error (ErrorContextCallback in src/include/utils/elog.h). The interpreter stands in it once for each function that it
+/* PL/pgSQL functions that a session is in, and at which line. PostgreSQL keeps a list, innermost first, of callbacks that add a line to
+ * the context of an error (ErrorContextCallback in src/include/utils/elog.h). The interpreter is in it once for each function that it
  * executes, with the state of that execution (plpgsql_exec_error_callback, PLpgSQL_execstate in src/pl/plpgsql/src). */
 #ifndef ROUTINES_BPF_H
 #define ROUTINES_BPF_H
 
-#define MOST_CONTEXTS 32 /* that are looked at: the list may be damaged */
+#define MOST_CONTEXTS 32 /* that are read: the list may be damaged */
 
 struct dbt_error_context {
 	__u64 previous;
@@ -23,7 +23,7 @@ struct dbt_routine_walk {
 	__u32 count;
 };
 
-/* One of the list. 0 = go on. */
+/* Reads one entry of the list. 0 = go on. */
 static __always_inline long read_context(struct task_struct *task, struct dbt_routine_walk *walk)
 {
 	struct dbt_error_context entry = {};
@@ -35,12 +35,12 @@ static __always_inline long read_context(struct task_struct *task, struct dbt_ro
 	walk->next = entry.previous;
 	if (entry.callback < walk->start || entry.callback >= walk->end)
 		return 0;
-	/* The function is the first of its state. There is no statement where it begins and ends. */
+	/* The function is the first field of its state. There is no statement where it begins and ends. */
 	if (read_memory(task, &function, sizeof(function), entry.argument) || !function ||
 	    read_memory(task, &id, sizeof(id), function + walk->source->routine_id) ||
 	    read_memory(task, &statement, sizeof(statement), entry.argument + walk->source->routine_statement))
 		return 1;
-	/* Its line stands behind its 32-bit kind (PLpgSQL_stmt). */
+	/* Its line follows its 32-bit kind (PLpgSQL_stmt). */
 	if (statement && read_memory(task, &line, sizeof(line), statement + 4))
 		return 1;
 	if (place > 2 * MAX_FRAMES + 2 * (MAX_ROUTINES - 1))
@@ -62,7 +62,7 @@ static long read_other_context(__u32 i, struct dbt_routine_walk *walk)
 	return read_context(walk->task, walk);
 }
 
-/* Puts them behind the frames of a sample. Returns their number. */
+/* Appends them to the frames of a sample. Returns their number. */
 static __always_inline __u32 read_routines(struct task_struct *task, struct dbt_wait_source *source, __u32 space,
 					   struct dbt_sample *sample, __u64 kernel, __u64 user)
 {
@@ -83,7 +83,7 @@ static __always_inline __u32 read_routines(struct task_struct *task, struct dbt_
 	return walk.count;
 }
 
-/* Functions of their own, for the sake of the stack of who calls them. */
+/* Separate functions, to save stack in their callers. */
 static __noinline __u32 own_routines(struct dbt_target *target, struct dbt_sample *sample, __u64 kernel, __u64 user)
 {
 	return read_routines(0, &target->source, target->space, sample, kernel, user);

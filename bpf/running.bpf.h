@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* The timer: takes a target that is on a CPU, in its own context. */
+/* The timer: samples a target that is on a CPU, in its own context. */
 #ifndef RUNNING_BPF_H
 #define RUNNING_BPF_H
 
@@ -17,17 +17,18 @@ struct {
 	__type(value, struct dbt_unwind);
 } running_unwind SEC(".maps");
 
-/* Samples of targets, and the time that taking them took. */
+/* Samples of targets, and the time spent taking them. */
 __u64 running_samples = 0;
 __u64 running_ns = 0;
 
-/* Place of the code segment in `struct pt_regs` as user space sees it (arch/x86/include/uapi/asm/ptrace.h), which is
- * what the context is whatever the kernel's own struct has become. Its low two bits are the privilege level. */
+/* Index of the code segment in `struct pt_regs` as user space sees it (arch/x86/include/uapi/asm/ptrace.h): the context
+ * keeps this layout, whatever the kernel's own struct has become. Its low two bits are the privilege level. */
 #define CODE_SEGMENT 17
 
-/* Exact tier: whether it is in a system call. Found in user code, which may be inside a wait event, the account is cut:
- * there is no better moment. (Kernel code that this interrupts may be writing the account.) One that is not open is opened,
- * which nobody else does meanwhile: user code is in no call, and where calls are not traced it does not matter. */
+/* Exact tier: whether it is in a system call. If it is in user code, which may be inside a wait event, the account is
+ * settled: there is no better moment. (Kernel code that this interrupts may be writing the account.) An account that is not
+ * open is opened, which nobody else does meanwhile: user code is in no call, and where calls are not traced it does not
+ * matter. */
 static __always_inline bool is_in_call(struct task_struct *task, struct dbt_sample *sample)
 {
 	struct dbt_account *account = bpf_task_storage_get(&accounts, task, 0, 0);
@@ -55,7 +56,7 @@ static __always_inline bool is_in_call(struct task_struct *task, struct dbt_samp
 	return account->in_call;
 }
 
-/* The user stack of the current task, behind `kernel` frames. Returns the number of its frames. */
+/* The user stack of the current task, after `kernel` frames. Returns the number of its frames. */
 static __always_inline __u64 own_user_stack(struct task_struct *task, struct dbt_target *target,
 					    struct dbt_sample *sample, __u64 kernel)
 {

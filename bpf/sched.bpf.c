@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
 /* dbtime sched: every turn of the tasks of interest, and who ran instead.
  *
- * A turn is sent when it ends, at switch-out. How long the task ran and was in the run queue the kernel says itself, so a switch
- * that was missed makes one turn of two and loses no time. For who ran instead, each CPU remembers whom it last switched to: a
- * few words written at every switch of the host, read only for tasks of interest. */
+ * A turn is sent when it ends, at switch-out. The kernel itself accounts for how long the task ran and was in the run queue,
+ * so a missed switch merges two turns into one and loses no time. To tell who ran instead, each CPU remembers the tasks it
+ * last switched to: a few words written at every switch of the host, read only for tasks of interest. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -16,10 +16,11 @@
 #include "statement_text.bpf.h"
 #include "interrupt.bpf.h"
 
-/* A task of interest. Only its own task writes it, but for what its waker and whoever moves it do while it is off CPU. */
+/* A task of interest. Written only by its own task, except for what its waker and whoever moves it write while it is off
+ * CPU. */
 struct dbt_sched_task {
 	struct dbt_wait_source source;
-	struct dbt_text text; /* whose fingerprint it has */
+	struct dbt_text text; /* its latest text */
 	__u32 is_parent;   /* its children are of interest too */
 	__u32 is_off;      /* it is off CPU, or was when it was last seen */
 	__u64 since;       /* its last switch-out; 0 = none was seen */
@@ -27,12 +28,12 @@ struct dbt_sched_task {
 	__u64 run_delay;   /* the kernel's, then */
 	__u64 switches;    /* the kernel's count of them, then */
 	__u64 ahead;       /* runtime booked by the kernel for which no time had passed yet */
-	__s64 owed_delay;  /* run delay booked by the kernel beyond what was told */
-	__u64 queued;      /* since when it is queued on the CPU that it was last seen on; 0 = not known */
+	__s64 owed_delay;  /* run delay booked by the kernel beyond what was reported */
+	__u64 queued;      /* since when it has been queued on the CPU that it was last seen on; 0 = not known */
 	__u64 moved;       /* when it was last moved while it was queued; 0 = it was not */
 	__u32 last_cpu;
 	__u32 pad;
-	struct dbt_turn turn; /* in the making */
+	struct dbt_turn turn; /* being filled */
 };
 
 struct {
@@ -42,7 +43,7 @@ struct {
 	__type(value, struct dbt_sched_task);
 } sched_tasks SEC(".maps");
 
-#define STAYS 64 /* whom a CPU remembers; a power of two */
+#define STAYS 64 /* that a CPU remembers; a power of two */
 
 struct dbt_stay {
 	__u64 since;
@@ -51,7 +52,7 @@ struct dbt_stay {
 	char comm[COMM];
 };
 
-/* Whom a CPU switched to, the last ones: only that CPU writes it. */
+/* The tasks that a CPU last switched to: only that CPU writes it. */
 struct dbt_cpu {
 	__u64 next; /* counts up */
 	struct dbt_stay stays[STAYS];
@@ -64,14 +65,14 @@ struct {
 	__type(value, struct dbt_cpu);
 } cpus SEC(".maps");
 
-/* Time between two looks at a CPU's stays. */
+/* One scan of a CPU's stays. */
 struct dbt_look {
 	struct dbt_sched_task *account;
 	struct dbt_cpu *cpu;
-	__u64 next; /* of the CPU, at the begin of the look */
-	__u64 from; /* whose stays are wanted: from here */
+	__u64 next; /* of the CPU, when the scan began */
+	__u64 from; /* stays are wanted from here … */
 	__u64 to;
-	__u64 end; /* of the stay that is looked at */
+	__u64 end; /* of the current stay */
 	__u32 self;
 };
 
@@ -97,7 +98,7 @@ static __always_inline void add_occupant(struct dbt_sched_task *account, struct 
 	}
 }
 
-/* A stay, the newest first. */
+/* Visits a stay; the newest comes first. */
 static long look_at_stay(__u32 index, void *context)
 {
 	struct dbt_look *look = context;
@@ -131,7 +132,7 @@ static __always_inline void look_at_cpu(struct dbt_sched_task *account, __u32 nu
 	bpf_loop(STAYS, look_at_stay, &look, 0);
 }
 
-/* Notes the kernel's books at a switch-out, from which the next turn counts. */
+/* Records the kernel's counters at a switch-out, from which the next turn counts. */
 static __always_inline void open_turn(struct dbt_sched_task *account, struct task_struct *task, __u64 now)
 {
 	account->since = now;
@@ -147,7 +148,7 @@ static __always_inline void end_turn(struct dbt_sched_task *account, struct task
 	__u64 run = account->ahead + task->se.sum_exec_runtime - account->run_time, off, size, arrived, from;
 	__s64 booked = account->owed_delay + (__s64)(task->sched_info.run_delay - account->run_delay), delay = booked;
 
-	/* The two clocks tick apart by some nanoseconds: what is too much belongs to the turn to come. */
+	/* The two clocks are some nanoseconds apart: any excess belongs to the next turn. */
 	account->ahead = run > elapsed ? run - elapsed : 0;
 	run -= account->ahead;
 	off = elapsed - run;
@@ -179,7 +180,7 @@ static __always_inline void end_turn(struct dbt_sched_task *account, struct task
 	size = turn->occupants;
 	if (size > MAX_OCCUPANTS)
 		size = MAX_OCCUPANTS;
-	/* Nobody is woken: user space looks by itself, and would only be one more who runs instead. */
+	/* No wakeup: user space polls, and would only be one more task that runs instead. */
 	emit(turn, sizeof(*turn) - sizeof(turn->who) + size * sizeof(turn->who[0]), BPF_RB_NO_WAKEUP);
 }
 
@@ -202,7 +203,7 @@ static __always_inline void leave(struct task_struct *task, bool preempted, __u6
 	turn->flags |= (preempted ? TURN_PUSHED_OFF : 0) | (in_iowait ? TURN_IN_IOWAIT : 0);
 	if (account->since)
 		end_turn(account, task, now, cpu);
-	/* The next one. */
+	/* The next turn. */
 	open_turn(account, task, now);
 	turn->wait = activity.wait;
 	turn->wait_state = state;
@@ -242,7 +243,7 @@ int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_st
 	return 0;
 }
 
-/* In the context of whoever wakes, or of the interrupt. */
+/* In the context of the waker, or of the interrupt. */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *task)
 {
@@ -263,7 +264,7 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	return 0;
 }
 
-/* Before it is moved. While it was queued, somebody had the CPU that it leaves. */
+/* Called before the move. While the task was queued, others had the CPU that it leaves. */
 SEC("tp_btf/sched_migrate_task")
 int BPF_PROG(on_move, struct task_struct *task, int to)
 {
@@ -293,7 +294,7 @@ static __always_inline void tell_life(__u32 kind, struct task_struct *task)
 	emit(&life, sizeof(life), BPF_RB_FORCE_WAKEUP);
 }
 
-/* A child of a parent of interest is so from its first instruction on. */
+/* A child of a parent of interest is of interest itself from its first instruction on. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -326,11 +327,11 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	return 0;
 }
 
-/* Events that lie in no map: named here so that the skeleton has their types. */
+/* Events that are in no map: named here so that the skeleton has their types. */
 struct dbt_sched_life life_type = {};
 struct dbt_turn turn_type = {};
 
-/* The same of enums. */
+/* The same for enums. */
 struct dbt_enums {
 	enum dbt_sched_event event;
 	enum dbt_turn_flag turn_flag;

@@ -15,13 +15,13 @@ enum dbt_sched_event {
 enum dbt_turn_flag {
 	TURN_PUSHED_OFF = 1,        /* it was preempted */
 	TURN_IN_IOWAIT = 2,         /* it goes to sleep for block I/O */
-	TURN_WAIT_PUSHED_OFF = 4,   /* the same of the switch before */
+	TURN_WAIT_PUSHED_OFF = 4,   /* the same for the switch-out before */
 	TURN_WAIT_IN_IOWAIT = 8,
-	TURN_MOVED = 16,            /* it came onto another CPU than the one it had left, or was moved meanwhile */
-	TURN_WOKEN = 32,            /* `waker` has a meaning */
+	TURN_MOVED = 16,            /* it came back on another CPU than the one it had left, or was moved meanwhile */
+	TURN_WOKEN = 32,            /* `waker` is valid */
 };
 
-/* In the place of a pid. */
+/* In place of a pid. */
 enum dbt_nobody {
 	OTHER_TASKS = 0xffffffff,
 };
@@ -62,7 +62,7 @@ struct dbt_turn {
 	__u64 statement;      /* at this one */
 	char waker_comm[COMM];
 	char comm[COMM];
-	struct dbt_occupant who[MAX_OCCUPANTS]; /* cut to what is used */
+	struct dbt_occupant who[MAX_OCCUPANTS]; /* truncated to what is used */
 };
 
 #endif

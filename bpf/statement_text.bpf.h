@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* Statements to which the database gives no id: their texts are read where it shows them, and have a fingerprint instead. */
+/* Statements that the database gives no id: their text is read where it is published, and its fingerprint is used instead. */
 #ifndef STATEMENT_TEXT_BPF_H
 #define STATEMENT_TEXT_BPF_H
 
 #include "fingerprint.h"
 
-/* Bytes that are read at a time, beginning at a multiple of them: none of these crosses the end of a page, behind which a program
- * that may not sleep may be unable to read. */
+/* Bytes read at a time, aligned to their number: no read crosses the end of a page, beyond which a program that may not sleep may be
+ * unable to read. */
 #define TEXT_PIECE 64
-#define TEXT_PIECES (FINGERPRINT_BYTES / TEXT_PIECE + 2) /* of a text that begins anywhere */
+#define TEXT_PIECES (FINGERPRINT_BYTES / TEXT_PIECE + 2) /* of a text of any alignment */
 
-/* Fingerprints by a hash of the whole text as it stands there: a fingerprint is made byte by byte, some 20 ns each, and most texts are
- * those of statements that have been executed before. The least recently used make room. */
+/* Fingerprints by a hash of the whole raw text: a fingerprint is computed byte by byte, some 20 ns each, and most texts are those of
+ * statements that have been executed before. The least recently used make room. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -19,7 +19,7 @@ struct {
 	__type(value, __u64);
 } fingerprints SEC(".maps");
 
-/* Of that hash; a random number, so that nobody can make texts that share it. */
+/* Seed of that hash; random, so that nobody can craft texts that collide. */
 const volatile __u64 text_seed = 0;
 
 struct dbt_text_reader {
@@ -27,12 +27,13 @@ struct dbt_text_reader {
 	__u64 address; /* of the first piece */
 	__u8 piece[TEXT_PIECE];
 	__u32 from; /* bytes of this piece that are before the text */
-	__u32 left; /* bytes of the text that count */
+	__u32 left; /* bytes of the text that still count */
 	__u32 is_over;
 	__u32 has_failed;
 };
 
-/* Programs have 512 bytes of stack, and those that look at other tasks need them. Only the sampler thread runs these: one is enough. */
+/* Programs have 512 bytes of stack, and those that look at other tasks need them all. Only the sampler thread runs these: one is
+ * enough. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -45,7 +46,7 @@ struct dbt_text_context {
 	struct task_struct *task; /* as in read_memory() */
 };
 
-/* Not static, so that the verifier looks at it once and for itself, whatever it is called with. */
+/* Not static, so that the verifier checks it once, on its own, whatever its arguments. */
 __noinline int take_byte(struct dbt_fingerprint *fingerprint, __u32 byte)
 {
 	if (fingerprint)
@@ -99,8 +100,8 @@ static __always_inline void begin_reading(struct dbt_text_reader *reader, __u64 
 	fingerprint_begin(&reader->fingerprint);
 }
 
-/* The fingerprint of the text at this address. False = it cannot be read. A function of its own, so that the reader is on the stack
- * only as long as it reads. */
+/* The fingerprint of the text at this address. False = it cannot be read. A separate function, so that the reader is on the stack only
+ * while it reads. */
 static __noinline bool own_fingerprint(__u64 address, __u64 *fingerprint)
 {
 	struct dbt_text_reader reader;
@@ -120,7 +121,7 @@ struct dbt_hash_reader {
 	__u32 has_failed;
 };
 
-/* Eight bytes at a time, up to a byte of 0, and as many as a fingerprint is made of. */
+/* Eight bytes at a time, up to a zero byte, and no more than go into a fingerprint. */
 static long hash_piece(__u32 i, struct dbt_hash_reader *reader)
 {
 	const __u64 ones = 0x0101010101010101, tops = 0x8080808080808080;
@@ -136,7 +137,7 @@ static long hash_piece(__u32 i, struct dbt_hash_reader *reader)
 			word &= ~0ULL >> 8;
 			reader->is_over = 1;
 		}
-		/* The top bit of each byte that is 0, and perhaps of higher ones. */
+		/* The top bit of each zero byte, and perhaps of higher ones. */
 		end = (word - ones) & ~word & tops;
 		if (end) {
 			word &= ((end & -end) >> 7) - 1;
@@ -150,7 +151,7 @@ static long hash_piece(__u32 i, struct dbt_hash_reader *reader)
 	return 0;
 }
 
-/* A hash of all bytes of the text of the task that is running. False = it cannot be read, or does not lie as servers lay it. */
+/* A hash of all bytes of the running task's text. False = it cannot be read, or is not aligned as servers align it. */
 static __noinline bool hash_own_text(__u64 address, __u64 *hash)
 {
 	struct dbt_hash_reader reader = { .address = address, .hash = text_seed };
@@ -162,8 +163,8 @@ static __noinline bool hash_own_text(__u64 address, __u64 *hash)
 	return !reader.has_failed;
 }
 
-/* As own_fingerprint(), but what was read before, by this session last of all, is not read byte by byte again. `hash`: that of the text,
- * 0 where it has none. */
+/* As own_fingerprint(), but a text that was seen before, or is this session's last one, is not read byte by byte again. `hash`: that of
+ * the text, 0 if it has none. */
 static __always_inline bool own_fingerprint_by_hash(__u64 address, struct dbt_text *last, __u64 *hash, __u64 *fingerprint)
 {
 	__u64 *known;
@@ -187,7 +188,7 @@ static __always_inline bool own_fingerprint_by_hash(__u64 address, struct dbt_te
 	return true;
 }
 
-/* The same of another task. */
+/* As own_fingerprint(), for another task. */
 static __always_inline bool other_fingerprint(struct task_struct *task, __u64 address, __u64 *fingerprint)
 {
 	__u32 zero = 0;
@@ -202,16 +203,16 @@ static __always_inline bool other_fingerprint(struct task_struct *task, __u64 ad
 	return !reader->has_failed;
 }
 
-/* True for the text of a utility statement. PostgreSQL gives the others an id as soon as it has parsed them; pg_stat_statements takes
- * the id of a utility statement away when it is first executed (pgss_ProcessUtility), and one that was prepared has none from then on:
- * `COMMIT` of a driver, above all. A text that begins with a comment is not looked at. */
+/* True for the text of a utility statement. PostgreSQL gives the others an id as soon as it has parsed them; pg_stat_statements clears
+ * the id of a utility statement when it is first executed (pgss_ProcessUtility), and a prepared one has none from then on: above all, a
+ * driver's `COMMIT`. False for a text that begins with a comment. */
 static __always_inline bool is_utility(struct task_struct *task, __u64 address)
 {
 	__u32 begin = 0;
 
 	if (read_memory(task, &begin, sizeof(begin), address))
 		return false;
-	begin |= 0x20202020; /* small letters */
+	begin |= 0x20202020; /* lower case */
 	switch (begin) {
 	case 0x656c6573: /* sele(ct), and so on */
 	case 0x65736e69: /* inse */
@@ -226,7 +227,7 @@ static __always_inline bool is_utility(struct task_struct *task, __u64 address)
 	return (begin & 0xff) >= 'a' && (begin & 0xff) <= 'z';
 }
 
-/* The fingerprint that stands for an id; 0 where none does. False = the text cannot be read. */
+/* The fingerprint used in place of an id; 0 = none is. False = the text cannot be read. */
 static __always_inline bool id_of_text(struct task_struct *task, struct dbt_wait_source *source, __u64 address, struct dbt_text *last,
 				       __u64 *hash, __u64 *fingerprint)
 {
@@ -237,20 +238,20 @@ static __always_inline bool id_of_text(struct task_struct *task, struct dbt_wait
 	return task ? other_fingerprint(task, address, fingerprint) : own_fingerprint_by_hash(address, last, hash, fingerprint);
 }
 
-/* Where the database gives no id: puts the fingerprint of the text in the place of the statement's id. `record`: what says what the
- * session executes; `text`: what is known of its text; `only_known`: the text itself is not read. */
+/* Where the database gives no id: uses the fingerprint of the text as the statement's id. `record`: where the session says what it
+ * executes; `text`: what is known about its text; `only_known`: the text itself is not read. */
 static __always_inline void name_by_record(struct task_struct *task, struct dbt_wait_source *source, __u64 record,
 					   struct dbt_text *text, struct dbt_activity *activity, bool only_known)
 {
 	__u64 since = 0, address = 0, hash = 0, fingerprint;
 	__u32 before = 1, after = 1;
 
-	/* What has no state has reported no text either. */
+	/* A session without a state has reported no text either. */
 	if (activity->statement || !activity->session_state || !source->text_offset || !record ||
 	    read_memory(task, &since, sizeof(since), record + source->since_offset) || !since)
 		return;
 	if (since != text->since) {
-		/* The session may write another one meanwhile. */
+		/* The session may write another text meanwhile. */
 		if (only_known || read_memory(task, &before, sizeof(before), record) || before & 1 ||
 		    read_memory(task, &address, sizeof(address), record + source->text_offset) ||
 		    !id_of_text(task, source, address, text, &hash, &fingerprint) ||
@@ -263,8 +264,8 @@ static __always_inline void name_by_record(struct task_struct *task, struct dbt_
 	activity->statement = text->fingerprint;
 }
 
-/* The same in an interrupt, by the memory that the session shares with the task that was interrupted: of a text that was read before, by
- * its hash, which takes half a microsecond at most. */
+/* The same in an interrupt, through the memory that the session shares with the interrupted task: only for a text that was read before,
+ * by its hash, which takes half a microsecond at most. */
 static __always_inline void name_by_known_text(struct dbt_wait_source *source, __u64 record, struct dbt_text *text,
 					       struct dbt_activity *activity)
 {

@@ -17,7 +17,7 @@ struct {
 	__type(value, struct dbt_slot);
 } slots SEC(".maps");
 
-/* The slot that is the n-th of a list, and its number. */
+/* The n-th slot of a list, and its number. */
 static __always_inline struct dbt_slot *listed_slot(void *list, __u32 n, __u32 *number)
 {
 	__u32 *found = bpf_map_lookup_elem(list, &n);
@@ -28,8 +28,8 @@ static __always_inline struct dbt_slot *listed_slot(void *list, __u32 n, __u32 *
 	return bpf_map_lookup_elem(&slots, number);
 }
 
-/* Slots for the sessions to come: user space keeps some ready, so that the sampler visits a session from its first moment
- * on. Many live no longer than user space takes to hear of them. */
+/* Slots for future sessions: user space keeps some ready, so that the sampler visits a session from its first moment on.
+ * Many live no longer than it takes user space to hear of them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, 1); /* user space sets it */
@@ -45,7 +45,7 @@ struct {
 	__type(value, struct dbt_config);
 } configuration SEC(".maps");
 
-/* The kernel takes a timer that notes what sessions do at the moment of a pass. Set before loading. */
+/* The kernel accepts a timer that notes what sessions do at the moment of a pass. Set before loading. */
 const volatile bool note_moments = false;
 
 #include "exact.bpf.h"
@@ -53,7 +53,7 @@ const volatile bool note_moments = false;
 /* Children for which `targets` had no room. */
 __u64 targets_full = 0;
 
-/* Gives the child a slot. Returns its number, counted from 1; 0 = there is none, user space gives it one. */
+/* Gives the child a slot. Returns its number, counted from 1; 0 = there is none, user space will give it one. */
 static __always_inline __u32 take_free_slot(struct task_struct *child, struct dbt_wait_source *source)
 {
 	struct dbt_slot *slot;
@@ -72,8 +72,8 @@ static __always_inline __u32 take_free_slot(struct task_struct *child, struct db
 	return index + 1;
 }
 
-/* A child of the postmaster is a session from its first instruction on. It has its parent's address space, so
- * its wait event lies at the same address. */
+/* A child of the postmaster is a session from its first instruction on. It has a copy of its parent's address space, so
+ * its wait event is at the same address. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {

@@ -8,7 +8,7 @@
 /* These counts are wanted. Set before loading. */
 const volatile bool count_tasks = false;
 
-/* Written where they are sent from: the stack has no room for them. */
+/* Written straight into the ring buffer: the stack has no room for them. */
 static __always_inline void emit_counts(struct task_struct *task, __u32 pid, __u64 start_ns, __u64 on_cpu_ns)
 {
 	struct dbt_task_counts *counts;
@@ -42,7 +42,7 @@ static __always_inline void emit_counts(struct task_struct *task, __u32 pid, __u
 		counts->cancelled_write_bytes = BPF_CORE_READ(task, ioac.cancelled_write_bytes);
 	}
 	if (bpf_core_field_exists(task->delays)) {
-		/* A task has it if delays were counted when it was forked. */
+		/* A task has this if delays were counted when it was forked. */
 		delays = BPF_CORE_READ(task, delays);
 		if (delays) {
 			counts->counted |= COUNTED_BLKIO_DELAY;

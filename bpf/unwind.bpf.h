@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* User stacks: from the registers of a task to the addresses of its frames, by tables made of each module's .eh_frame, and by
- * frame pointers where a module has none. For the task's own context and for another task that does not run.
+/* User stacks: from the registers of a task to the addresses of its frames, by tables made from each module's .eh_frame, and by
+ * frame pointers where a module has none. For the task's own context and for another task that is not running.
  *
- * This file is also compiled for user space, where tests run it over recorded registers and memory: it may use no types of
- * the kernel, and no helpers but those that bpf/unwind_in_user_space.c stands in for. */
+ * This file is also compiled for user space, where tests run it over recorded registers and memory: it may use no kernel types,
+ * and no helpers but those for which bpf/unwind_in_user_space.c has stand-ins. */
 #ifndef UNWIND_BPF_H
 #define UNWIND_BPF_H
 
@@ -13,9 +13,9 @@
 #define FRAME_SEARCH_STEPS 9   /* a block has at most 257 rows */
 #define MAPPING_SEARCH_STEPS 8 /* of MAX_MAPPINGS */
 #define REMEMBERED_ROWS 1024 /* a power of two */
-#define JIT_REGION 0x1000000   /* code without a module calls code that is not farther away than this */
+#define JIT_REGION 0x1000000   /* code without a module calls code at most this far away */
 
-/* Where the interrupted registers lie above the stack pointer of a signal trampoline: uc_mcontext of struct ucontext
+/* How far above the stack pointer of a signal trampoline the interrupted registers are: uc_mcontext of struct ucontext
  * (arch/x86/include/uapi/asm/sigcontext.h), from rbp to rip. */
 #define SIGNAL_REGISTERS 0x78
 #define SIGNAL_WORDS 7
@@ -46,9 +46,9 @@ struct {
 	__type(value, struct dbt_space);
 } unwind_spaces SEC(".maps");
 
-/* A row that was found lately. Samples are milliseconds apart: nothing of the tables is in a cache any longer, and what an
- * unwinding costs is how much memory it touches. Rows of the same stack are remembered side by side, and each leads to the
- * one of its caller; whether it is the right one is always looked at. */
+/* A row that was found recently. Samples are milliseconds apart: by then the tables have left the caches, and the cost of
+ * unwinding is how much memory it touches. Rows of the same stack are remembered side by side, and each leads to its caller's;
+ * whether that is the right one is always checked. */
 struct dbt_remembered {
 	__u64 address : 48;
 	__u64 caller : 16; /* where the caller's row was the last time */
@@ -58,7 +58,7 @@ struct dbt_remembered {
 	__u8 kind;
 };
 
-/* Where an unwinding stands. It lies in a map: what the verifier need not know it does not follow. */
+/* The state of an unwinding. It is in a map, so that the verifier does not follow its values. */
 struct dbt_unwind {
 	__u64 ip, sp, bp;
 	__u64 start, end, code; /* of the mapping that was found last */
@@ -68,10 +68,10 @@ struct dbt_unwind {
 	__u64 stack_begin;
 	__u8 is_call;  /* `ip` is a return address: the call is the instruction before it */
 	__u8 outcome;  /* enum dbt_unwind_end */
-	__u8 new_code; /* an address lay in no mapping that is known */
+	__u8 new_code; /* an address was in no known mapping */
 	__u8 pad[5];
 	__u64 words[SIGNAL_WORDS + 1]; /* read from the stack */
-	__u32 row;        /* that of the frame before; 0 = it is not remembered */
+	__u32 row;        /* that of the previous frame; 0 = it is not remembered */
 	__u32 remembered; /* last */
 	__u16 first_guess[REMEMBERED_ROWS]; /* where the row of an address was, by its lowest bits */
 	struct dbt_remembered rows[REMEMBERED_ROWS];
@@ -81,7 +81,7 @@ struct dbt_unwind {
 struct dbt_unwind_context {
 	struct dbt_unwind *unwind;
 	struct dbt_space *space;
-	struct task_struct *task; /* whose memory is read, if it is not the current one's */
+	struct task_struct *task; /* whose memory is read, if not the current one's */
 	struct dbt_sample *sample;
 };
 
@@ -104,7 +104,7 @@ static __always_inline bool read_words(struct dbt_unwind_context *context, __u64
 	return !bpf_copy_from_user_task(unwind->words, count * sizeof(__u64), (void *)address, context->task, 0);
 }
 
-/* The mapping that holds an address becomes the one of `unwind`; 0 = there is none. Not static: the verifier looks at it once. */
+/* Makes the mapping that contains an address that of `unwind`; 0 = there is none. Not static: the verifier checks it once. */
 __noinline int find_mapping(struct dbt_unwind *unwind, struct dbt_space *space, __u64 address)
 {
 	struct dbt_mapping *mapping;
@@ -115,7 +115,7 @@ __noinline int find_mapping(struct dbt_unwind *unwind, struct dbt_space *space, 
 	if (address >= unwind->start && address < unwind->end)
 		return true;
 	high = space->count;
-	/* The first mapping that ends after the address lies in low … high. */
+	/* The first mapping that ends after the address is in low … high. */
 	for (int i = 0; i <= MAPPING_SEARCH_STEPS; i++) {
 		__u32 middle = (low + high) / 2;
 
@@ -226,15 +226,15 @@ static __always_inline struct dbt_remembered *rule_of(struct dbt_unwind_context 
 	return rule;
 }
 
-/* To the caller by the frame pointer. Code without a table may use the register for anything: the frame must lie above,
- * and what stands in it must be an address of code. */
+/* To the caller by the frame pointer. Code without a table may use the register for anything: the frame must be above, and
+ * contain an address of code. */
 static __always_inline bool follow_frame_pointer(struct dbt_unwind_context *context, bool other)
 {
 	struct dbt_unwind *unwind = context->unwind;
 	__u64 address, bp = unwind->bp, here = unwind->ip;
 
 	if (!bp && unwind->is_call) {
-		unwind->outcome = UNWIND_COMPLETE; /* so the ABI marks the outermost frame */
+		unwind->outcome = UNWIND_COMPLETE; /* this is how the ABI marks the outermost frame */
 		return false;
 	}
 	if (bp < unwind->sp || !read_words(context, bp, 2, other))
@@ -362,7 +362,7 @@ static long unwind_other_frame(__u32 i, struct dbt_unwind_context *context)
 	return unwind_frame(context, true);
 }
 
-/* The first frame, behind `kernel` others. */
+/* The first frame, after `kernel` others. */
 static __always_inline void begin_unwind(struct dbt_unwind_context *context, __u64 kernel, __u64 ip, __u64 sp, __u64 bp)
 {
 	struct dbt_unwind *unwind = context->unwind;
@@ -383,7 +383,7 @@ static __always_inline void begin_unwind(struct dbt_unwind_context *context, __u
 	unwind->limit = kernel + MAX_FRAMES;
 }
 
-/* Tells in the sample how it went. Returns the number of frames. */
+/* Notes in the sample how it ended. Returns the number of frames. */
 static __always_inline __u64 end_unwind(struct dbt_unwind_context *context, __u64 kernel)
 {
 	struct dbt_unwind *unwind = context->unwind;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* The unwinder compiled for user space: the maps and helpers of the kernel stand here, over tables, mappings, registers and
- * memory that a test has recorded. (crates/collect/src/unwind/recorded.rs calls it.) */
+/* The unwinder compiled for user space, with stand-ins for the kernel's maps and helpers over tables, mappings, registers
+ * and memory that a test has recorded. (crates/collect/src/unwind/recorded.rs calls it.) */
 #include <linux/types.h>
 #include <stdbool.h>
 #include <string.h>

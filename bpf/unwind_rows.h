@@ -20,20 +20,20 @@ enum dbt_unwind_kind {
 	UNWIND_END,       /* the outermost function: nobody called it */
 	UNWIND_SP,        /* CFA = stack pointer + 8 * cfa */
 	UNWIND_BP,        /* CFA = frame pointer + 8 * cfa */
-	UNWIND_BP_DEREF,  /* CFA = what lies at frame pointer + 8 * cfa: a function that aligned its stack */
-	UNWIND_SP_DEREF,  /* CFA = 8 + what lies at stack pointer + 8 * cfa: OpenSSL's assembler */
-	UNWIND_PLT,       /* a stub of 16 bytes that pushes a word before its byte number cfa */
+	UNWIND_BP_DEREF,  /* CFA = the word at frame pointer + 8 * cfa: a function that aligned its stack */
+	UNWIND_SP_DEREF,  /* CFA = 8 + the word at stack pointer + 8 * cfa: OpenSSL's assembly */
+	UNWIND_PLT,       /* a stub of 16 bytes that pushes a word before byte cfa */
 	UNWIND_SIGNAL,    /* a signal handler's caller: all registers are on the stack */
-	UNWIND_UNKNOWN,   /* a rule that is not followed */
+	UNWIND_UNKNOWN,   /* a rule that is not supported */
 	UNWIND_SEARCH,    /* an entry of the index: rows pc … pc + cfa hold for this block */
 };
 
-/* What holds from `pc` on, counted from the begin of the table's code. A table is an array of these: the index first, with
- * an entry for each block of code (that is its only row, or says where its rows are), then rows by pc. */
+/* What holds from `pc` on, relative to the start of the table's code. A table is an array of these: first the index, with
+ * an entry for each block of code (its only row, or where its rows are), then the rows by pc. */
 struct dbt_unwind_row {
 	__u32 pc;
 	__s16 cfa;
-	__s8 bp; /* the caller's frame pointer lies at CFA + 8 * bp; 0 = it is unchanged, UNWIND_BP_LOST = not known,
+	__s8 bp; /* the caller's frame pointer is at CFA + 8 * bp; 0 = it is unchanged, UNWIND_BP_LOST = not known,
 		  * UNWIND_BP_AT_BP = where this one points to */
 	__u8 kind;
 };
@@ -42,7 +42,7 @@ struct dbt_unwind_row {
 struct dbt_mapping {
 	__u64 start;
 	__u64 end;
-	__u64 code;  /* address of the begin of the table's code */
+	__u64 code;  /* address where the table's code begins */
 	__u32 size;  /* of the table's code, bytes */
 	__u32 table; /* in the map `unwind_tables`, counted from 1; 0 = none: frame pointers are followed */
 };
@@ -50,7 +50,7 @@ struct dbt_mapping {
 /* Element of the map `unwind_spaces`. */
 struct dbt_space {
 	__u32 count;
-	__u32 version; /* no two that were ever written have the same */
+	__u32 version; /* unique among all that were ever written */
 	__u64 interpreter_start; /* code of the interpreter of a procedural language: routines.bpf.h */
 	__u64 interpreter_end;   /* 0 = it is not there */
 	struct dbt_mapping mappings[MAX_MAPPINGS]; /* by address */

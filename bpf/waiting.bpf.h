@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* One pass of the sampler thread: takes the targets that are not on a CPU.
+/* One pass of the sampler thread: samples the targets that are not on a CPU.
  *
- * Another task is read while it may start to run. Its context switches are therefore compared before and after:
- * equal, and off CPU at the end, means that it has not run in between, so that state, wait event and stacks are
- * of one instant. A row whose state and wait event fail is read again, and in the end dropped and counted; one whose
- * stacks only fail is kept without them. */
+ * Another task may start to run while it is being read. So its context switches are compared before and after: if they are equal, and it
+ * is off CPU at the end, it has not run in between, and state, wait event and stacks are of one instant. A row whose state and wait event
+ * fail this test is read again, and in the end dropped and counted; one where only the stacks fail is kept without them. */
 #ifndef WAITING_BPF_H
 #define WAITING_BPF_H
 
@@ -22,7 +21,7 @@ struct {
 	__type(value, struct dbt_waiting_scratch);
 } waiting_scratch SEC(".maps");
 
-/* Argument of the iterator, which takes none by itself. */
+/* Argument of the iterator, which cannot take one itself. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -30,25 +29,25 @@ struct {
 	__type(value, struct dbt_pass);
 } current_pass SEC(".maps");
 
-/* How many of `slots_to_take` there are. */
+/* Length of `slots_to_take`. */
 __u32 slots_to_take_count = 0;
 
-/* Moments are of the scheduler's clock. */
+/* Moments are in the scheduler's clock. */
 struct dbt_visit {
 	__u32 totals;
-	__u64 moment; /* whose states are looked for */
+	__u64 moment; /* whose states are wanted */
 	__u64 begin;  /* of the pass */
 	__u32 ran;    /* sessions that have run since the pass before */
 	__u32 pass;   /* its number */
 	__u64 announced; /* the moment that notes are of, CLOCK_MONOTONIC; 0 = none was announced */
 };
 
-/* Of the count of a lock of the kernel: a writer has it, somebody waits for it, and it will be handed to who waits
+/* Bits in the count of a kernel lock: a writer holds it, somebody waits for it, and it will be handed off to a waiter
  * (kernel/locking/rwsem.c). A reader that comes then waits too. */
 #define RWSEM_READERS_WAIT 7
 
-/* True while the task's address space is being changed, or is about to be. Reading it would wait for that to end, and with it all other
- * sessions would wait to be sampled: who has the lock may have no CPU for a tenth of a second. */
+/* True while the task's address space is being changed, or is about to be. Reading it would wait for that to end, and all other sessions
+ * would then wait to be sampled: the lock's holder may get no CPU for a tenth of a second. */
 static __always_inline bool is_memory_busy(struct task_struct *task)
 {
 	return BPF_CORE_READ(task, mm, mmap_lock.count.counter) & RWSEM_READERS_WAIT;
@@ -62,7 +61,7 @@ static __always_inline bool is_of_no_stack_class(__u32 wait)
 	return config && wait >> 24 < 64 && config->no_stack_classes & (1ULL << (wait >> 24 & 63));
 }
 
-/* True in the single waits in which sessions have nothing to do, as in that for the next command. */
+/* True in the individual waits in which sessions have nothing to do, such as that for the next command. */
 static __always_inline bool is_no_stack_wait(__u32 wait)
 {
 	__u32 zero = 0;
@@ -81,7 +80,7 @@ static __always_inline bool needs_no_stack(__u32 wait)
 	return is_of_no_stack_class(wait) || is_no_stack_wait(wait);
 }
 
-/* The user stack of a task, behind `kernel` frames. Returns the number of its frames. */
+/* The user stack of a task, after `kernel` frames. Returns the number of its frames. */
 static __always_inline __u64 user_stack(struct task_struct *task, struct dbt_waiting_scratch *scratch, struct dbt_target *target,
 					__u64 kernel)
 {
@@ -110,8 +109,8 @@ static __always_inline __u64 user_stack(struct task_struct *task, struct dbt_wai
 	return end_unwind(&context, kernel);
 }
 
-/* Opens the account of a task that does not run and may not do so for long. What runs opens its own at its next event.
- * True when it is open. */
+/* Opens the account of a task that does not run and may not for a long time. A running task opens its own at its next event. True =
+ * open. */
 static __always_inline bool open_sleeper(struct task_struct *task, struct dbt_slot *slot)
 {
 	struct dbt_account *account = bpf_task_storage_get(&accounts, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -139,7 +138,7 @@ static __always_inline bool open_sleeper(struct task_struct *task, struct dbt_sl
 	open_account(account, task, bpf_ktime_get_ns());
 	account->off_cell = own_cell_of(account, account->activity.wait);
 	account->left_cpu = 1;
-	/* Who sleeps is in a system call, but for the rare page that is read from disk. */
+	/* A sleeping task is in a system call, except for the rare page fault that reads from disk. */
 	account->in_call = account->off_state != EXACT_RUNNABLE;
 	account->call_cell = account->off_cell;
 	ordered();
@@ -156,12 +155,12 @@ static __always_inline void read_totals(struct task_struct *task, struct dbt_tot
 	if (task_field(task, on_cpu))
 		totals->on_cpu_ns = on_cpu_time(task, totals->event.time_ns);
 	totals->run_queue_ns = task_field(task, sched_info.run_delay);
-	/* A wait for a CPU is added when it ends; the part that has passed counts already now. */
+	/* The kernel adds a wait for a CPU when it ends; the part that has passed counts already. */
 	if (queued && queued < visit->begin)
 		totals->run_queue_ns += visit->begin - queued;
 }
 
-/* Copies what is used of an account and reads the totals of the same moment. False = the task did not leave it alone. */
+/* Copies the used part of an account and reads the totals of the same moment. False = the task changed it meanwhile. */
 static __always_inline bool copy_account(struct task_struct *task, struct dbt_account *account,
 					 struct dbt_account *copy, struct dbt_totals *totals, struct dbt_visit *visit)
 {
@@ -169,7 +168,7 @@ static __always_inline bool copy_account(struct task_struct *task, struct dbt_ac
 
 	ordered();
 	used = *(volatile __u32 *)&account->sums.used;
-	/* Little is used as a rule, and the less is copied, the less often does the task get in between. */
+	/* Usually little is used, and the less is copied, the less often the task gets in between. */
 	size = offsetof(struct dbt_account, sums.waits) + (used & (2 * MAX_WAITS - 1)) * sizeof(struct dbt_wait_sums);
 	if (sequence & 1 || size > offsetof(struct dbt_account, histograms) ||
 	    bpf_probe_read_kernel(copy, size, account))
@@ -187,8 +186,8 @@ enum dbt_reported {
 	ASKED_FOR, /* the task sends the sums itself, at its next boundary */
 };
 
-/* Completes the totals by the exact sums as of now, from a copy of the task's account, if there is one. A task that never
- * leaves it alone, as it makes call after call, is asked to send them itself. */
+/* Completes the totals with the exact sums as of now, from a copy of the task's account, if there is one. A task that keeps changing it,
+ * by making call after call, is asked to send them itself. */
 static __always_inline enum dbt_reported report_sums(struct task_struct *task, struct dbt_totals *totals, struct dbt_visit *visit)
 {
 	struct dbt_account *account = bpf_task_storage_get(&accounts, task, 0, 0), *copy;
@@ -206,7 +205,7 @@ static __always_inline enum dbt_reported report_sums(struct task_struct *task, s
 		return ASKED_FOR;
 	}
 	if (trace_calls) {
-		/* What it executes is noted at its boundaries only, and it may have begun something since. */
+		/* What it executes is noted only at its boundaries, and it may have begun something else since. */
 		if (!copy->in_call && copy->source.kind != SOURCE_NONE && !is_memory_busy(task)) {
 			copy->activity = activity_of(task, &copy->source);
 			name_statement(task, &copy->source, &copy->text, &copy->activity, false);
@@ -226,7 +225,7 @@ static __always_inline enum dbt_reported report_sums(struct task_struct *task, s
 	return REPORTED;
 }
 
-/* True when exact sums are among them, or will follow. */
+/* True = exact sums are among them, or will follow. */
 static __always_inline bool report_totals(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
 {
 	struct dbt_totals totals = {};
@@ -249,9 +248,9 @@ static __always_inline bool report_totals(struct task_struct *task, struct dbt_s
 	return sums == ASKED_FOR;
 }
 
-/* The locks that a session has, beside the activity that its slot has; at once, since it may be about to leave its wait. They are
- * those of the same moment as long as it has not run since; or is in the same wait, as a rule: while a session waits it neither takes
- * nor gives back such a lock, but it may have left the wait and come back. */
+/* Reads the locks that a session holds, to go with the activity in its slot; at once, since it may be about to leave its wait. They are of
+ * the same moment if it has not run since; usually also if it is in the same wait: a waiting session neither acquires nor releases such a
+ * lock, but it may have left the wait and come back. */
 static __always_inline void take_locks(struct task_struct *task, struct dbt_slot *slot)
 {
 	__u32 wait;
@@ -270,7 +269,7 @@ static __always_inline void take_locks(struct task_struct *task, struct dbt_slot
 		slot->locks.count = LOCKS_NOT_READ;
 }
 
-/* What a session says of itself now, and where: by its own pointers, field by field. */
+/* What a session says about itself now, and where: through its own pointers, field by field. */
 static __always_inline struct dbt_activity read_fields(struct task_struct *task, struct dbt_slot *slot)
 {
 	struct dbt_shared *shared = &slot->shared;
@@ -287,10 +286,10 @@ static __always_inline struct dbt_activity read_fields(struct task_struct *task,
 	return activity;
 }
 
-/* The same by what is known of where it says so, in two reads: each of another process's memory takes the kernel one to two microseconds.
- * A session that ends takes its process out of the record before it gives back where its wait event is (what it registers last in
- * on_shmem_exit() is called first), so a record that still shows it, read after the wait event, vouches for both. False = it does
- * not, or neither is known. */
+/* The same from the known addresses, in two reads: each read of another process's memory takes the kernel one to two microseconds. A
+ * session that ends removes its pid from the record before it gives back the place of its wait event (what is registered last with
+ * on_shmem_exit() is called first), so a record that still shows the pid, read after the wait event, vouches for both. False = it does
+ * not, or the addresses are not known. */
 static __always_inline bool read_known(struct task_struct *task, struct dbt_slot *slot, struct dbt_activity *activity)
 {
 	struct dbt_wait_source *source = &slot->source;
@@ -329,14 +328,14 @@ static __always_inline struct dbt_activity read_activity(struct task_struct *tas
 	return read_known(task, slot, &activity) ? activity : read_fields(task, slot);
 }
 
-/* Whether the text that was read last is of another execution than the row that was found; false where it is not known when that began. */
+/* Whether the text that was read last is of another execution than the row that was found; false if it is not known when that began. */
 static __always_inline bool began_another(struct dbt_slot *slot)
 {
 	return slot->since != COMMENT_NONE && slot->since != COMMENT_NOT_READ && slot->since != slot->text.since;
 }
 
-/* Now, while it sleeps: short sleeps are over before the second look. Who sends a session its next command is no question; who gives
- * a background process its work is one. */
+/* Marks it now, while it sleeps: short sleeps are over before the second look. Who sends a session its next command is not of interest;
+ * who gives a background process its work is. */
 static __always_inline void mark_sampled_sleep(struct task_struct *task, __u64 switches, __u32 state, __u32 wait)
 {
 	if (state != TASK_RUNNING && state != TASK_WAKING && !is_no_stack_wait(wait))
@@ -357,8 +356,7 @@ static __always_inline void take_note(struct dbt_slot *slot, __u32 state, __u32 
 	slot->locks.count = slot->source.lock_count ? LOCKS_NOT_READ : 0;
 }
 
-/* A session that has come onto a CPU since the moment, out of a wait that it has not left yet: as a rule the database leaves it
- * some microseconds later. */
+/* A session that has got a CPU since the moment, but has not left its wait yet: the database usually does so some microseconds later. */
 static __always_inline void look_at_runner(struct task_struct *task, struct dbt_slot *slot)
 {
 	struct dbt_activity activity = read_activity(task, slot);
@@ -370,12 +368,12 @@ static __always_inline void look_at_runner(struct task_struct *task, struct dbt_
 	take_locks(task, slot);
 }
 
-/* First look, where no timer has noted the moment: in which state was it then, and in which wait event? Quick, so that all sessions
+/* First look, if no timer has noted the moment: in which state was the session then, and in which wait event? Quick, so that all sessions
  * are looked at within microseconds. One that runs in between is looked at again.
  *
- * The moment was drawn. The sampler comes later: by its timer's lateness, which is largest where the CPU sleeps, and in one go
- * with other interrupts of that CPU, which wake sessions. So the states that it meets are no matter of chance. What happened
- * since the moment is undone, as far as the kernel's notes tell. */
+ * The moment was drawn at random. The sampler comes later: by its timer's latency, which is largest if the CPU sleeps, and together with
+ * other interrupts of that CPU, which wake sessions. So the states that it finds are not random. What happened since the moment is undone,
+ * as far as the kernel's records allow. */
 static __always_inline void look_for_state(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
 {
 	for (int looks = 0; looks < LOOKS; looks++) {
@@ -393,8 +391,8 @@ static __always_inline void look_for_state(struct task_struct *task, struct dbt_
 			look_at_runner(task, slot);
 			return;
 		}
-		/* In which wait it was then nobody has noted. The one that it is in now stands for it: a wait begins as often as it
-		 * ends. Left out, naps would be lost that are not much longer than the look is late. */
+		/* Nobody noted which wait it was in then. Its current one stands in for it: waits begin as often as they end. Otherwise
+		 * naps would be lost that are not much longer than the look is late. */
 		if (state == TASK_SLEPT_AGAIN)
 			state = task_field(task, __state);
 		if (switches == slot->switches && state == slot->state) {
@@ -440,7 +438,7 @@ static __always_inline bool is_wait_for_client(__u32 wait)
 	return config && config->client_wait && wait >> 24 == config->client_wait >> 24;
 }
 
-/* By how it came into the run queue. */
+/* By how it got into the run queue. */
 static __always_inline __u64 ended_in_run_queue(struct dbt_slot *slot)
 {
 	struct dbt_note *note = &slot->note;
@@ -452,8 +450,8 @@ static __always_inline __u64 ended_in_run_queue(struct dbt_slot *slot)
 	return note->waker_stack == slot->shared.stack ? ENDED_WOKEN_BY_SERVER : ENDED_WOKEN_BY_OTHER;
 }
 
-/* Sleeps that a process of the same server has ended were no waits for the client, and those that another one has were. Interrupts
- * and threads of the kernel end both. */
+/* A sleep that a process of the same server ended was no wait for the client; one that another process ended was. Interrupts and kernel
+ * threads end both. */
 static __always_inline __u64 ended_in_sleep(struct dbt_slot *slot)
 {
 	struct dbt_note *note = &slot->note;
@@ -463,7 +461,7 @@ static __always_inline __u64 ended_in_sleep(struct dbt_slot *slot)
 	return note->waker_stack == slot->shared.stack ? ENDED_SLEEP_FOR_SERVER : ENDED_SLEEP_FOR_CLIENT;
 }
 
-/* What of those that have ended can stand for the one in which a session was noted. */
+/* Which kind of ended wait can stand in for the one in which a session was noted. */
 static __always_inline __u64 ended_as_noted(struct dbt_slot *slot)
 {
 	__u64 kind = ended_in(slot->note.state, slot->note.in_iowait);
@@ -482,9 +480,9 @@ static __always_inline void learn(struct dbt_slot *slot, __u64 kind, struct dbt_
 	slot->ended_by_chance |= by_chance << kind;
 }
 
-/* Learns from what a session did at the moment and does no longer. What ends between moments and looks are waits by their number,
- * not by their length, and one may have to stand for another. `activity`: what it did, if that is known; `by_chance`: it is known whatever
- * it was. */
+/* Learns from what a session did at the moment and no longer does. Which waits end between moments and looks depends on their number, not
+ * their length, and one may have to stand in for another. `activity`: what it did, if that is known; `by_chance`: it would be known
+ * whatever it was. */
 __noinline int learn_from_end(struct dbt_slot *slot, struct dbt_activity *activity, bool by_chance)
 {
 	__u32 kind;
@@ -505,7 +503,7 @@ __noinline int learn_from_end(struct dbt_slot *slot, struct dbt_activity *activi
 	return 0;
 }
 
-/* Nobody knows what it was in. Another one that ended stands for it: `now` is what the session says by now. */
+/* It is not known which wait it was in. Another one that ended stands in for it. `now`: what the session says by now. */
 __noinline int stand_in(struct dbt_slot *slot, struct dbt_activity *now)
 {
 	struct dbt_activity activity;
@@ -520,21 +518,21 @@ __noinline int stand_in(struct dbt_slot *slot, struct dbt_activity *now)
 	if (kind >= ENDED_STATES || !(slot->ended_known & 1 << kind))
 		return 0;
 	activity = slot->ended[kind];
-	/* As a rule it still executes the same. */
+	/* Usually it still executes the same statement. */
 	if (now->wait != WAIT_NOT_READ && now->session_state == activity.session_state)
 		activity.statement = now->statement;
-	/* Which execution that was, nobody knows. */
+	/* Which execution that was is not known. */
 	take_note(slot, state, slot->note.in_iowait, &activity, COMMENT_NOT_READ);
-	/* Of disk waits it is the same whoever they stand for: who ended the one that was noted. */
+	/* For disk waits it does not matter which one stands in: the waker is that of the noted one. */
 	if (kind == ENDED_DISK)
 		slot->ender_is_noted = slot->note.woken_ns != 0;
 	slot->stood_in++;
 	return 0;
 }
 
-/* Whether a wait event that a session was in after it had come onto a CPU is the one in which it was noted. Out of a sleep of the
- * network or of a lock it comes to its next wait about as quickly as to its next look; a wait for the disk has work of the kernel's
- * behind it, and who had been pushed off its CPU goes on where it was. */
+/* Whether a wait event that a session was in after it got a CPU is the one in which it was noted. From a network or lock sleep it gets to
+ * its next wait about as quickly as to its next look; a disk wait is followed by work in the kernel, and a preempted session goes on where
+ * it was. */
 static __always_inline bool is_of_note(struct dbt_slot *slot, struct dbt_activity *now)
 {
 	__u32 kind = ended_as_noted(slot);
@@ -546,9 +544,9 @@ static __always_inline bool is_of_note(struct dbt_slot *slot, struct dbt_activit
 	return slot->ended[kind].wait == now->wait;
 }
 
-/* First look, where a timer has noted the moment: which state, is known. Which wait event, too, if the session has not run since, or
- * if it could be read before that. Who had come onto a CPU by the time of the note may have left its wait: no wait event tells
- * nothing there, unless it had been pushed off its CPU. */
+/* First look, if a timer has noted the moment: the state is known. So is the wait event if the session has not run since, or if it could
+ * be read before that. A session that had got a CPU by the time of the note may have left its wait: then having no wait event says
+ * nothing, unless it had been preempted. */
 static __always_inline void look_by_note(struct task_struct *task, struct dbt_slot *slot)
 {
 	struct dbt_note *note = &slot->note;
@@ -583,13 +581,13 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 		slot->switches = switches;
 		slot->state = state;
 		slot->is_new = 1;
-		/* Not in the run queue: the sampler itself pushes sessions there, and they come back at once. */
+		/* Not in the run queue: the sampler itself pushes sessions there, and they leave it at once. */
 		if (state != TASK_RUNNING)
 			learn_from_end(slot, &now, false);
 		take_locks(task, slot);
 	} else if (note->activity.wait != WAIT_NOT_READ && !had_left &&
 		   (!had_come || is_of_note(slot, &note->activity))) {
-		/* Those for which it may have to stand are in no wait any more, and no session has woken them. */
+		/* Those that it may have to stand in for are no longer in a wait, and no session woke them. */
 		learn_from_end(slot, &note->activity,
 			       note->was_pushed_off || (!is_still_in_it && (!note->woken_by_session || note->in_iowait)));
 		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &note->activity, note->since);
@@ -599,7 +597,7 @@ static __always_inline void look_by_note(struct task_struct *task, struct dbt_sl
 		}
 		take_locks(task, slot);
 	} else if (is_still_in_it && is_of_note(slot, &now)) {
-		/* It has come onto a CPU, and has not left the wait yet. */
+		/* It has got a CPU, but has not left the wait yet. */
 		learn_from_end(slot, &now, false);
 		take_note(slot, state == TASK_CAME ? TASK_RUNNING : state, note->in_iowait, &now, slot->since_now);
 		slot->ended_switches = (__u32)switches + 1;
@@ -624,8 +622,7 @@ static __always_inline void look(struct task_struct *task, struct dbt_slot *slot
 	slot->run_delay = task_field(task, sched_info.run_delay);
 }
 
-/* Second look, at what is new: the stacks. They are those of the first look as long as the task has not run since; it may have
- * been woken. */
+/* Second look, at new rows: the stacks. They belong to the first look as long as the task has not run since; it may have been woken. */
 static __always_inline void take(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
 {
 	__u64 switches = slot->switches, kernel = 0, user = 0;
@@ -653,7 +650,7 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 		name_statement(task, &slot->source, &slot->text, &sample->activity, false);
 		add_other_plan(task, &slot->source, &sample->activity);
 	}
-	/* What it executes now may be another one. */
+	/* By now it may execute another statement. */
 	if (slot->has_run_since ? began_another(slot) : has_run(task, switches))
 		sample->activity.statement = slot->activity.statement;
 	sample->comment = is_memory_busy(task) ? COMMENT_NOT_READ : other_comment(task, slot);
@@ -688,12 +685,12 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	slot->code_is_new = (sample->flags & SAMPLE_NEW_CODE) != 0;
 	if (sample->flags & SAMPLE_STACK_TORN) {
 		slot->torn_stacks++;
-		slot->switches = NO_ROW; /* the task has run: the row does not hold any longer */
+		slot->switches = NO_ROW; /* the task has run: the row no longer holds */
 	}
 	sample->repeats = slot->repeats;
 	slot->repeats = 0;
 	emit_sample(sample, kernel, user, routines);
-	/* Not where another sleep stands in, or the session has slept again: who ended that wait is not known. */
+	/* Not if another sleep stands in, or the session has slept again: who ended that wait is not known. */
 	if (slot->state == TASK_WAKING && !slot->has_run_since)
 		slot->ended_switches = (__u32)slot->switches + 1;
 	if (slot->ender_is_noted)
@@ -707,19 +704,19 @@ static __always_inline bool needs_account(struct dbt_slot *slot)
 	return exact && !slot->has_account;
 }
 
-/* A session's time is accounted for from its first sums on: they are sent as soon as they can be had. */
+/* A session's time is accounted for from its first sums on: they are sent as soon as they are available. */
 static __always_inline void begin_account(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
 {
 	if (open_sleeper(task, slot))
 		slot->has_account = report_totals(task, slot, visit);
 }
 
-/* What is seen of a waking that is under way becomes true within nanoseconds. */
+/* A wakeup that is under way becomes visible within nanoseconds. */
 #define RESTS 3
 
-/* A session that sleeps in the same row, look after look, is not looked at until it is woken, or totals are due: most sessions of most
- * servers have nothing to do. A waking is told before the kernel changes the state of the task, so one that came just before its wakings
- * were counted is seen in one of the next looks. All are looked at for totals, whatever was missed. */
+/* A session found asleep in the same row, look after look, is not looked at until it is woken, or totals are due: most sessions of most
+ * servers have nothing to do. A wakeup is signalled before the kernel changes the task's state, so one that came just before its wakeups
+ * were counted is seen in one of the next looks. For totals all are looked at, whatever was missed. */
 static __always_inline void note_rest(struct task_struct *task, struct dbt_slot *slot, __u32 i)
 {
 	__u32 state = task_field(task, __state);
@@ -745,8 +742,8 @@ static __always_inline bool rests(struct dbt_slot *slot)
 	return slot->rests == RESTS && slot->wakings == slot->wakings_seen && slot->switches != NO_ROW;
 }
 
-/* A session that sleeps keeps its row, and so its stack. Once more is known of where its code lies, both are taken again. This and the
- * following are verified by themselves: with them, what is done of a session in a pass has more paths than the verifier follows. */
+/* A sleeping session keeps its row, and so its stack. Once more is known about its mappings, both are sampled again. This and
+ * list_looked_at() are verified on their own: inlined, they would give a session's part of a pass more paths than the verifier follows. */
 __noinline int look_again_at_stack(struct dbt_slot *slot)
 {
 	struct dbt_target *target;
@@ -774,7 +771,7 @@ static __always_inline void list_slot(void *list, __u32 *count, __u32 number)
 	}
 }
 
-/* A session was looked at: what is left to do of it in this pass, and at the next moment. */
+/* A session was looked at: lists what is left to do for it in this pass, and at the next moment. */
 __noinline int list_looked_at(struct dbt_slot *slot, __u32 number)
 {
 	if (!slot)
@@ -813,7 +810,7 @@ static long look_at_slot(__u32 i, struct dbt_visit *visit)
 	return 0;
 }
 
-/* Where the pass has come before the timer. */
+/* If the pass has come before the timer. */
 static long note_slot_now(__u32 n, struct dbt_visit *visit)
 {
 	struct dbt_noting nobody = {
@@ -850,7 +847,7 @@ static long take_slot(__u32 n, struct dbt_visit *visit)
 	return 0;
 }
 
-/* Where the difference of the clocks is not known, nothing that happened since the moment is undone. */
+/* If the difference of the clocks is not known, nothing that happened since the moment is undone. */
 static __always_inline struct dbt_visit visit_of(struct dbt_pass *pass, struct task_struct *sampler)
 {
 	struct dbt_visit visit = {
@@ -886,7 +883,7 @@ int sampler_pass(struct dbt_pass *pass)
 	return visit.ran;
 }
 
-/* The same where a task cannot be had by its pid: a pass over all tasks of the host. */
+/* The same for kernels that cannot look up a task by pid: a pass over all tasks of the host. */
 SEC("iter.s/task")
 int sampler_iterate(struct bpf_iter__task *ctx)
 {

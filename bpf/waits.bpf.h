@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* Waits as the database means them: one from its first system call to its last, whatever happens in between. Where calls are
- * traced. Included by exact.bpf.h.
+/* Waits as the database means them: each from its first system call to its last, whatever happens in between. Only where
+ * calls are traced. Included by exact.bpf.h.
  *
- * The wait event is seen at boundaries only. Seen at two in a row it may be one wait or two of the same event; the calls
- * tell which:
+ * The wait event is seen at boundaries only. If two in a row show the same event, it may be one wait or two; the calls tell
+ * which:
  *
- *   a call that transfers, syncs or truncates (pread64, fdatasync …) is a wait by itself, but for events that are known to
+ *   a call that transfers, syncs or truncates (pread64, fdatasync …) is a wait by itself, except in events that are known to
  *   make several;
  *   a call that sleeps for somebody else (epoll_wait, futex …) ends its wait when it returns what was waited for. One that
- *   a signal interrupted does not, nor what the signal's handler calls. epoll_wait and poll may be followed by a read() of
- *   the descriptor that woke them: that is still the same wait. If they had not even slept, what they found was left from
- *   before (a latch's signal), and the wait goes on;
- *   waits for a lock go on after a signal although the database leaves the wait event to look for deadlocks: the next
- *   wait of the same event is taken for the same one.
+ *   a signal interrupted does not, nor do the calls of the signal's handler. epoll_wait and poll may be followed by a read()
+ *   of the descriptor that woke them: that is still the same wait. If they did not even sleep, what they found was left over
+ *   (a latch's signal), and the wait goes on;
+ *   lock waits go on after a signal, although the database leaves the wait event to check for deadlocks: the next wait in
+ *   the same event is taken for the same one.
  *
- * What remains: two waits in a row of which the second begins without any call in between and after a call that did not
- * sleep are taken for one. */
+ * What remains: two waits in a row are taken for one if the second begins without any call in between and after a call that
+ * did not sleep. */
 #ifndef WAITS_BPF_H
 #define WAITS_BPF_H
 
 enum dbt_open_wait_flag {
 	OPEN_SLEEPS = 1,      /* a call that sleeps was made in it */
-	OPEN_OVER = 2,        /* the last of these returned what it was made for */
+	OPEN_OVER = 2,        /* the last of these returned what it waited for */
 	OPEN_SLEPT = 4,       /* and had left its CPU */
 	OPEN_INTERRUPTED = 8, /* the last of these was interrupted by a signal */
-	OPEN_UNSEEN = 16,     /* its begin was not seen: it is not counted */
+	OPEN_UNSEEN = 16,     /* its beginning was not seen: it is not counted */
 };
 
-/* How long looking for deadlocks may take, with what is written to the log about it. */
+/* How long a deadlock check may take, including what is logged about it. */
 #define RESUMED_WITHIN_NS 100000000ULL
 
 #define CALL_EINTR 4
 #define CALL_EAGAIN 11
-/* ERESTARTSYS … ERESTART_RESTARTBLOCK: what a signal interrupts has these here, before user space sees EINTR. */
+/* ERESTARTSYS … ERESTART_RESTARTBLOCK: results of calls interrupted by a signal, before user space sees EINTR. */
 #define CALL_RESTART_FIRST 512
 #define CALL_RESTART_LAST 516
 
@@ -73,7 +73,7 @@ __noinline int close_wait(struct dbt_account *account, struct dbt_open_wait *of)
 	ns = of->end - of->begin;
 	if (of->wait && of->end > of->begin && !(of->flags & OPEN_UNSEEN)) {
 		subject = (struct dbt_subject){ of->statement, of->wait, LATENCY_WAIT };
-		/* A cell may have been given to something else meanwhile. */
+		/* The cell may have been reused meanwhile. */
 		if (wait_in(account, cell) == of->wait && statement_in(account, cell) == of->statement)
 			latency_of(account, &account->wait_histograms[cell], &subject, ns);
 		else
@@ -83,7 +83,7 @@ __noinline int close_wait(struct dbt_account *account, struct dbt_open_wait *of)
 	return 0;
 }
 
-/* The task is seen outside of the wait that is open: it is over, or may be resumed. */
+/* The task is seen outside the open wait: that is over, or may be resumed. */
 static __always_inline void leave_wait(struct dbt_account *account)
 {
 	struct dbt_open_wait *open = &account->open_wait;
@@ -97,7 +97,7 @@ static __always_inline void leave_wait(struct dbt_account *account)
 	open->wait = 0;
 }
 
-/* Nothing is open; the task is seen in this wait event. */
+/* No wait is open; the task is seen in this wait event. */
 static __always_inline void open_wait(struct dbt_account *account, __u32 wait, __u32 cell, __u64 now)
 {
 	if (account->left_wait.wait == wait) {
@@ -156,7 +156,7 @@ static __always_inline void wait_at_switch(struct dbt_account *account, __u32 wa
 		open_wait(account, wait, cell, now);
 }
 
-/* A call has returned whose begin was not seen: the session was in it when its account was opened. */
+/* A call has returned whose entry was not seen: the session was in it when its account was opened. */
 static __always_inline void wait_at_unseen_return(struct dbt_account *account)
 {
 	struct dbt_open_wait *open = &account->open_wait;

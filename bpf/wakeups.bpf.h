@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /* Who ends the sleeps in which the sampler found a session. A sleep is marked when it is sampled, and its end sends one event: so
- * there are no more of them than samples, however often sessions sleep. A sleep that was over just before the sampler came cannot
- * be marked: of each session that sleeps it is noted who woke it last. */
+ * there are no more events than samples, however often sessions sleep. A sleep that was over just before the sampler came cannot
+ * be marked: so for each session that sleeps its last waker is noted. */
 #ifndef WAKEUPS_BPF_H
 #define WAKEUPS_BPF_H
 
 #include "interrupt.bpf.h"
 
-/* Of a task. */
+/* One per task. */
 struct dbt_mark {
-	__u64 switches; /* its context switches while it sleeps, and 1: a sleep is known by them; 0 = none is marked */
+	__u64 switches; /* its context switches while it sleeps, plus 1: they identify a sleep; 0 = none is marked */
 	__u64 slept_switches; /* its context switches in the sleep that ended last */
 	__u64 woken_ns; /* when it was woken last, CLOCK_MONOTONIC; 0 = not seen yet */
 	struct dbt_task_id waker; /* by whom; pid 0 = an interrupt */
-	__u64 waker_stack; /* where that one's stack begins: processes of one server have that in common; 0 = it has none */
+	__u64 waker_stack; /* where the waker's stack begins: the same in all processes of a server; 0 = it has none */
 	__u64 noted;    /* as `switches`, of the sleep in which it was noted at a moment */
-	__u32 slot;     /* then: where the sampler keeps it, counted from 1 */
+	__u32 slot;     /* its slot then, counted from 1 */
 	__u32 state;    /* raw __state of the sleep that ended last */
 	__u32 in_iowait; /* it slept for block I/O then */
-	__u32 rests_in; /* where the sampler keeps it, counted from 1, which has to learn when it is woken; 0 = it has not */
+	__u32 rests_in; /* its slot, counted from 1, if the sampler has to learn when it is woken; 0 = it has not */
 };
 
 struct {
@@ -28,8 +28,8 @@ struct {
 	__type(value, struct dbt_mark);
 } marks SEC(".maps");
 
-/* A task that is off CPU was found asleep when it had made so many switches. It may have been woken since: then another sleep has
- * other switches, and this mark is of none. */
+/* A task that is off CPU was found asleep after this many switches. It may have been woken since: its next sleep has another
+ * count, so this mark then belongs to none. */
 static __always_inline void mark_sleep(struct task_struct *task, __u64 switches)
 {
 	struct dbt_mark *mark = bpf_task_storage_get(&marks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -48,7 +48,7 @@ static __always_inline void tell_waker(struct task_struct *task, __u64 woken_ns,
 	emit(&woken, sizeof(woken), BPF_RB_NO_WAKEUP);
 }
 
-/* Of a task that was found on a CPU, or in the run queue, where it has come to from a sleep. */
+/* For a task that was found on a CPU, or in the run queue, and has got there from a sleep. */
 static __always_inline void tell_last_waker(struct task_struct *task)
 {
 	struct dbt_mark *mark = bpf_task_storage_get(&marks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -71,7 +71,7 @@ static __always_inline void end_rest(struct task_struct *task, struct dbt_mark *
 /* moment.bpf.h */
 static __always_inline void note_waking(struct task_struct *task, struct task_struct *current, struct dbt_mark *mark);
 
-/* In the context of whoever wakes, or of the interrupt. */
+/* In the context of the waker, or of the interrupt. */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking_sampled, struct task_struct *task)
 {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes dbtime_VERSION_ARCH.deb of what 'make install' installs: there is no second list of files.
+# Makes dbtime_VERSION_ARCH.deb from what 'make install' installs: there is no second list of files.
 #
-#   scripts/deb.sh BINARY DIRECTORY     the command that was built, and where the package is to be
+#   scripts/deb.sh BINARY DIRECTORY     the command that was built, and where to put the package
 #
 # The same commit and the same binary give the same package: it has the date of the last commit (or SOURCE_DATE_EPOCH), and its
 # author as maintainer (or DEBFULLNAME and DEBEMAIL).
@@ -37,7 +37,7 @@ chmod 755 "$work" "$root"
 
 "${MAKE:-make}" --silent --no-print-directory install DESTDIR="$root" PREFIX=/usr BINARY="$binary"
 strip --strip-unneeded "$root/usr/bin/dbtime"
-# The example becomes the file that the unit reads; dpkg keeps changes of it.
+# The example becomes the file that the unit reads; dpkg keeps changes to it.
 mv "$doc/agent.toml" "$root/etc/dbtime/agent.toml"
 echo /etc/dbtime/agent.toml >"$root/DEBIAN/conffiles"
 gzip -9n "$root"/usr/share/man/man1/*.1
@@ -51,7 +51,7 @@ dbtime ($version) unstable; urgency=medium
  -- $maintainer  $(date -uRd "@$SOURCE_DATE_EPOCH")
 END
 
-# dpkg-shlibdeps wants the control file of a source package, which there is none of.
+# dpkg-shlibdeps wants the control file of a source package, and there is none.
 printf 'Source: dbtime\n\nPackage: dbtime\nArchitecture: any\n' >"$work/debian/control"
 depends=$(cd "$work" && dpkg-shlibdeps -O -e"$root/usr/bin/dbtime")
 cat >"$root/DEBIAN/control" <<END

@@ -5,7 +5,8 @@
 #     build   compile dbtime: C compiler, clang >= 16, libelf, zlib, pkg-config (Rust itself is only looked for)
 #     demo    run the demonstration: a PostgreSQL server >= 14 with pgbench
 #     package make a Debian package: dpkg-dev
-#     test    what the test suite needs besides: dpkg-dev, lintian, Maven, Java, xz, zip, unzip, Python with venv, fio, iproute2, Go and Node (readers of exports), Chromium (reader of pages), debuginfod, perf, bpftrace, libbpf-tools, sysbench
+#     test    what the test suite needs besides: dpkg-dev, lintian, Maven, Java, xz, zip, unzip, Python with venv, fio, iproute2,
+#             Go and Node (readers of exports), Chromium (reader of pages), debuginfod, perf, bpftrace, libbpf-tools, sysbench
 #     lint    check sources: Node with npm, shellcheck
 #     kernels what the test on another kernel needs: QEMU, busybox, cpio, kmod
 #
@@ -101,14 +102,14 @@ check_test() {
     [ -x /usr/bin/time ] || missing+=(time)
     # Server and client of debug files.
     if ! have debuginfod || ! have debuginfod-find; then missing+=(debuginfod); fi
-    # Dives are tested by it. systemd mounts it on first use; a machine without systemd does not.
+    # Tests of dives need it. systemd mounts it on first use; without systemd, nobody does.
     [ -e /sys/kernel/tracing/trace ] || as_root mount -t tracefs nodev /sys/kernel/tracing ||
         echo "deps.sh: tracefs cannot be mounted: tests of dives will fail" >&2
-    # What recordings are made beside.
+    # What runs beside recordings.
     have perf || missing+=("$(perf_package)")
     have bpftrace || missing+=(bpftrace)
     have offcputime || [ -x /usr/sbin/offcputime ] || missing+=(libbpf-tools)
-    # A witness of the CPU of statements.
+    # An independent source for the CPU of statements.
     have_kcache || need_kcache=yes
     # Debian splits ensurepip off: python3 alone makes environments without pip.
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
@@ -141,7 +142,7 @@ as_root() {
     fi
 }
 
-# Debian 12 has 16 tested with dbtime; elsewhere the newest that the distribution offers.
+# Debian 12 has 16, which is tested with dbtime; elsewhere the newest that the distribution offers.
 clang_package() {
     local newest
     if grep -qx 'ID=debian' /etc/os-release && grep -qx 'VERSION_ID="12"' /etc/os-release; then

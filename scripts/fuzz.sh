@@ -3,9 +3,8 @@
 #
 #   scripts/fuzz.sh [SECONDS [TARGET…]]     seconds per target: 60; all targets
 #
-# Needs a nightly compiler (rustup toolchain install nightly); cargo-fuzz is installed when it is missing. What was
-# found interesting stays in fuzz/corpus and is where the next run begins. Sample files beside the checkout
-# (../shared/data) are seeds.
+# Needs a nightly compiler (rustup toolchain install nightly); cargo-fuzz is installed if it is missing. Interesting
+# inputs stay in fuzz/corpus, where the next run begins. Sample files beside the checkout (../shared/data) are seeds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes the pictures of README.md and docs/html.md again, from one run of 'dbtime demo': its flame graphs, and the page of its
-# recording of reads from the device. Prints what the demo says, for README.md, so that its table and its pictures are of one run.
-# Needs root, an idle machine, Chromium and pngquant. (reads-heat-map.svg and timeline.svg are of other loads: 'dbtime report
-# --latency' and '--timeline', with -o.)
+# Regenerates the pictures of README.md and docs/html.md from one run of 'dbtime demo': its flame graphs, and the page of its recording of
+# reads from the device. Prints the demo's output, for README.md, so that its table and its pictures are from one run. Needs root, an idle
+# machine, Chromium and pngquant. (reads-heat-map.svg and timeline.svg are from other loads: 'dbtime report --latency' and '--timeline',
+# with -o.)
 #
-#   scripts/images.sh [BINARY]      without it target/release/dbtime
+#   scripts/images.sh [BINARY]      default: target/release/dbtime
 set -euo pipefail
 cd "$(dirname "$0")/.."
 readonly binary=${1:-target/release/dbtime}
@@ -13,7 +13,7 @@ readonly images=docs/images
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# What this page looks like in a window of this size, in few colours: a quarter of the bytes.
+# A screenshot of this page in a window of this size, in few colours: a quarter of the bytes.
 picture() {
     chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --virtual-time-budget=10000 \
         --window-size="$2" --screenshot="$work/picture.png" \

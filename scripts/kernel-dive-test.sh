@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Looks into system calls on Debian's own kernels, in emulated machines (QEMU, no KVM needed), both at the same time: two minutes.
+# Dives into system calls on Debian's own kernels, in emulated machines (QEMU, no KVM needed), both at the same time: two minutes.
 #
-# The release's kernel (Debian 12: 6.1) has function_graph in its own trace only, that of the backports (6.12) in private
-# instances too. Checked are structure and safety, never times, which emulation makes up: every call that the program
-# made is there, the engine is the one that this kernel allows, and all settings of the kernel's trace are the same
-# before and after, also when dbtime was killed in the middle.
+# The release's kernel (Debian 12: 6.1) has function_graph in its top-level trace only, that of the backports (6.12) in private instances
+# too. Structure and safety are checked, never times, which mean nothing under emulation: every call of the program is there, the engine is
+# the one that this kernel allows, and all settings of the kernel's trace are the same before and after, even if dbtime was killed in the
+# middle.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/kernel-machine.sh
@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 cc -O2 -Wall -static -o "$work/calls" tests/programs/calls.c
 head -c 8192 /dev/urandom >"$work/file"
 chmod 755 "$work"
-# What runs inside: $1 is the engine that this kernel is to offer first.
+# What runs inside; test_kernel fills in CALLS, FILE, ENGINE, PROBES, BESIDE and MODULE.
 cat >"$work/inside" <<'INSIDE'
 cd /mnt || exit 1
 export TMPDIR=/mnt
@@ -52,7 +52,7 @@ begun() {
         sleep 0.1
     done
 }
-# dive CALL COUNT [FILE] -- OPTION…: looks into a program that makes so many calls; what it said is in "said", the text in "text".
+# dive CALL COUNT [FILE] -- OPTION…: dives into a program that makes this many calls; "said" has the messages, "text" the trace.
 dive() {
     local call=$1 program=(CALLS)
     while [ "$1" != -- ]; do
@@ -70,7 +70,7 @@ dive() {
     wait "$dive"
     exit_code=$?
     grep '^note: ' said
-    echo "dive $call: exit $exit_code, $(grep '^looking' said), $(cut -d' ' -f1 /proc/uptime) s up"
+    echo "dive $call: exit $exit_code, $(grep '^tracing' said), $(cut -d' ' -f1 /proc/uptime) s up"
 }
 
 # unchanged WHEN: all settings are as they were at first.
@@ -86,7 +86,7 @@ engine() {
     sed -n 's/^tracing [^ ]* of pid [0-9]* with //p' said
 }
 
-# The buffer takes its full size at its first use, which is no change that a dive makes.
+# The buffer takes its full size at its first use, which does not count as a change by a dive.
 echo 1408 >$T/buffer_size_kb
 settings >before
 
@@ -100,12 +100,12 @@ dive nanosleep 20 -- --functions "$FUNCTIONS"
 equal "engine for nanosleep" "$(engine)" "ftrace function_graph in ENGINE"
 equal "calls of nanosleep" "$(grep -c '} /\* __x64_sys_nanosleep \*/' text)" 20
 equal "calls of do_nanosleep in it" "$(grep -c '} /\* do_nanosleep \*/' text)" 20
-# A timer may fire before the task has left the CPU: then it stays.
+# A timer may fire before the task has left the CPU: then the task stays.
 asleep=$(grep -c "sched_switch: prev_comm=calls prev_pid=$pid .*prev_state=S" text)
 equal "it left the CPU to sleep, at most once a call ($asleep)" $((asleep > 0 && asleep <= 20)) 1
 unchanged "after nanosleep"
 
-# The other engines: programs that functions call, all that are reached and some of a module.
+# The other engines: fentry/fexit programs, on all functions that are reached and on some of a module.
 dive pread64 20 FILE -- --engine fentry
 equal "engine of programs that functions call" "$(engine | sed 's/ on [0-9]* functions//')" fentry/fexit
 functions=$(engine | sed -n 's/.* on \([0-9]*\) functions/\1/p')
@@ -144,7 +144,7 @@ equal "timer of samples" "$(grep -c '^# dbtime sampling: period_ns=' text)" 1
 equal "its own tracepoints" "$(grep -c perf_swevent_hrtimer text)" 0
 unchanged "after tracepoints"
 
-# Killed in the middle, what it changed is given back by the next one.
+# If a dive is killed in the middle, the next one restores what it changed.
 stopped CALLS nanosleep 1
 $DBTIME dive -p "$pid" --call nanosleep -d 100 --functions '*nanosleep*' --raw text 2>said &
 dive=$!
@@ -161,7 +161,7 @@ equal "it says that it restored" "$(grep -c "restored settings that a killed div
 unchanged "after kill -9 and the next dive"
 kill -9 "$pid"
 
-# Ended by a signal in the middle, it gives everything back itself.
+# If a dive is ended by a signal, it restores everything itself.
 stopped CALLS nanosleep 1
 $DBTIME dive -p "$pid" --call nanosleep -d 100 --functions '*nanosleep*' --raw text 2>said &
 dive=$!
@@ -172,7 +172,7 @@ equal "exit code after TERM, without calls" $? 3
 unchanged "after TERM"
 kill -9 "$pid"
 
-# A tracer that somebody uses is left alone.
+# A tracer that somebody else uses is left alone.
 echo vfs_fsync >$T/set_ftrace_filter
 echo function >$T/current_tracer
 dive nanosleep 5 -- --functions '*nanosleep*'
@@ -192,8 +192,8 @@ equal "tens of thousands of functions" "$(sed -n 's/^note: \([0-9]*\)[0-9][0-9][
 unchanged "after all functions"
 INSIDE
 
-# test_kernel PACKAGE PLACE PROBES BESIDE MODULE: boots it; PLACE is where function_graph is to be had, PROBES how programs are
-# attached, BESIDE the engine that is left when somebody uses the kernel's own trace, MODULE how often 20 reads call 9p.
+# test_kernel PACKAGE PLACE PROBES BESIDE MODULE: boots it; PLACE is where function_graph is available, PROBES how programs are attached,
+# BESIDE the engine that is left when somebody uses the kernel's top-level trace, MODULE how often 20 reads call 9p.
 test_kernel() {
     local inside=$work/${1##*/}.sh console=$work/${1##*/}.console
     make_machine "$1" "$inside"
@@ -202,7 +202,7 @@ test_kernel() {
             s|ENGINE|$2|; s|PROBES$|$3|; s|BESIDE|$4|; s|MODULE|$5|" "$work/inside"
         echo 'echo "ALL DONE"'
     } >"$inside"
-    # One CPU: emulated ones that patch code which another one runs wait for each other for minutes, and crash at times.
+    # One CPU: emulated ones that patch code that another is running wait for each other for minutes, and crash at times.
     boot_machine "$console" 400 2048 1
     if ! grep -q '^ALL DONE' "$console" || grep -q '^FAILED' "$console"; then
         tail -n 120 "$console"

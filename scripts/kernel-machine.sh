@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # Debian's kernels in an emulated machine (QEMU, no KVM needed), for the scripts that source this.
 #
-# A kernel comes as a package and is only unpacked. The machine sees this one's files read-only, and runs a script from
-# them, whose output is its console; /mnt, /run and /dev/shm are its own and empty.
+# A kernel comes as a package and is only unpacked. The machine sees this one's files read-only, and runs a script from them, with its
+# output on the console; /mnt, /run and /dev/shm are its own and empty.
 
 repository=$PWD
 cached=$repository/target/kernels
@@ -15,7 +15,7 @@ die() {
     exit 1
 }
 
-# Ends the script: what it needs is not to be had here. In CI that is a failure.
+# Ends the script because what it needs is not available here. In CI that is a failure.
 skip() {
     [ "${CI:-}" != true ] || die "$*"
     echo "SKIPPED: ${0##*/}: $*"
@@ -25,7 +25,7 @@ skip() {
 [ "$(id -u)" -eq 0 ] || skip "the test on another kernel needs root"
 command -v apt-get >/dev/null || skip "the test on another kernel needs apt-get"
 
-# apt, looking at the backports of this release instead of the machine's own sources, on the same mirror.
+# Makes apt use the backports of this release instead of the machine's own sources, on the same mirror.
 backports=()
 use_backports() {
     local mirror codename label
@@ -40,7 +40,7 @@ use_backports() {
     apt-get "${backports[@]}" update >/dev/null 2>&1
 }
 
-# fetch_kernel release|backports: prints the file of the newest kernel package, downloading it when it is another than before.
+# fetch_kernel release|backports: prints the file of the newest kernel package, downloading it if it has changed.
 fetch_kernel() {
     local options=() of=$1 package
     if [ "$of" = backports ]; then
@@ -92,9 +92,9 @@ INIT
     (cd "$init" && find . | cpio -o -H newc 2>/dev/null | gzip -1 >"$kernel/initrd.gz")
 }
 
-# boot_machine CONSOLE SECONDS MEGABYTES CPUS: runs the machine to its end, at most so long. All its CPUs in one thread: where each has
-# its own (QEMU 7.2), one that patches code which another one runs may wait for it for minutes. In 3 of some 300 recordings one took no
-# timer any more, and the other one never came out of dbtime's system call. A machine that stands still says where, and ends.
+# boot_machine CONSOLE SECONDS MEGABYTES CPUS: runs the machine to its end, for at most SECONDS. All its CPUs share one thread: with one
+# each (QEMU 7.2), a CPU that patches code that another is running may wait for it for minutes. In 3 of some 300 recordings one CPU got no
+# timer interrupts any more, and the other never returned from dbtime's system call. A machine that hangs says where, and ends.
 boot_machine() {
     timeout "$2" qemu-system-x86_64 -cpu max -accel tcg,thread=single -smp "$4" -m "$3" -nographic -no-reboot \
         -kernel "$kernel"/boot/vmlinuz-* -initrd "$kernel/initrd.gz" \

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Records a PostgreSQL on Debian's own kernel, in an emulated machine (QEMU, no KVM needed): two minutes.
 #
-# Checked is what emulation leaves true: a sleeper sleeps, a computation computes, accounts are complete. Debian 12's
-# kernel 6.1 lacks bpf_task_from_pid, so that this is also the test of the task-iterator engine; scripts/kernel-test.sh backports
-# records on the kernel of the backports (6.12), with the pid-list engine.
+# What remains true under emulation is checked: a sleeper sleeps, a computation computes, accounts are complete. Debian 12's kernel 6.1
+# lacks bpf_task_from_pid, so this also tests the task-iterator engine; scripts/kernel-test.sh backports records on the kernel of the
+# backports (6.12), with the pid-list engine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/kernel-machine.sh
@@ -15,7 +15,7 @@ if ! package=$(fetch_kernel "${1:-release}"); then
     die "this distribution's kernel (linux-image-amd64) is not available"
 fi
 
-# initdb is slow under emulation: the cluster is made here.
+# initdb is slow under emulation, so the cluster is made here.
 install -d -o postgres "$work/data"
 chmod 711 "$work"
 su postgres -c "$binaries/initdb -D $work/data -A trust" >/dev/null
@@ -46,7 +46,7 @@ echo "SCHED EXIT \$?"
 echo "LATCH BEGIN"
 $repository/target/debug/dbtime latch --exact --postgres /mnt/data -d 5 --format json
 echo "LATCH EXIT \$?"
-# At a terminal, which this is, whoever takes long says so: not in the middle of JSON.
+# This is a terminal, where slow commands say that they are working: not in the middle of JSON.
 report() { $repository/target/debug/dbtime report "\$@" --format json 2>/mnt/said || cat /mnt/said; }
 echo "JSON BEGIN"
 report /mnt/r.dbt
@@ -62,7 +62,7 @@ INSIDE
 make_machine "$package" "$work/inside.sh"
 boot_machine "$work/console" 600 3072 2
 
-# What failed is said last, below what the machine printed.
+# The failure is printed last, below the output of the machine.
 python3 - "$work/console" "$release" 2>"$work/failure" <<'CHECK' || { tail -n 60 "$work/console"; grep -a -A 14 'dbtime: \| EXIT ' "$work/console" || true; cat "$work/failure" >&2; die "failed on Linux $release"; }
 import json, sys
 text = open(sys.argv[1], errors="replace").read()
@@ -87,7 +87,7 @@ assert computing["user_ns"] + computing["kernel_ns"] + computing["runnable_ns"] 
 for session in report["sessions"]:
     assert abs(session["accounted_ns"] - session["elapsed_ns"]) <= 0.01 * session["elapsed_ns"], session
 assert report["quality"]["samples"] > 1000 and report["quality"]["lost"] == 0, report["quality"]
-# Nothing notes moments where the sampler walks over all tasks: the report says so.
+# Where the sampler walks over all tasks, nothing notes moments: the report says so.
 assert any("no timer that notes" in reason for reason in report["quality"]["reasons"]) != ("pid-list" in report["meta"]["engine"]), report["quality"]["reasons"]
 snapshot = json.loads(text.split("\nJSON END\n")[1].split("SNAPSHOT END")[0])
 counted = {line["name"] for session in snapshot["sessions"] for line in session["lines"] if line["type"] == "STAT"}

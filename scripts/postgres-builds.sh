@@ -3,9 +3,9 @@
 #
 #   scripts/postgres-builds.sh [MAJOR…]      all known majors by default
 #
-# The builds run as unpacked, are not stripped, have no DWARF and keep no frame pointers. They hold the server, initdb,
-# pg_ctl and the contrib modules (pg_stat_statements, auto_explain, …), but no client programs: psql and pgbench come from
-# the distribution. What is already unpacked in the pinned version is left alone, without a network access.
+# The builds run as unpacked, are not stripped, have no DWARF and keep no frame pointers. They contain the server, initdb, pg_ctl and the
+# contrib modules (pg_stat_statements, auto_explain, …), but no client programs: psql and pgbench come from the distribution. Builds that
+# are already unpacked in the pinned version are left alone, without network access.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022
@@ -35,7 +35,7 @@ fetch() {
         command -v "$command" >/dev/null || die "$command is missing; run: scripts/deps.sh test"
     done
     echo "postgres-builds.sh: fetching PostgreSQL $version" >&2
-    # Unpacked beside its final place and renamed: an interrupted run leaves no half build behind.
+    # Unpacked beside its final place and renamed: an interrupted run leaves no partial build behind.
     work=$(mktemp -d "target/postgres/.$major.XXXXXX")
     trap 'rm -rf "${work:-}"' EXIT
     mvn --batch-mode --quiet --strict-checksums "$COPY" -Dartifact="$ARTIFACT:$version" -DoutputDirectory="$PWD/$work"

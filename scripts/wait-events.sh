@@ -24,7 +24,7 @@ die() {
     exit 1
 }
 
-# The server refuses to run as root: root hands it to an account that owns nothing.
+# The server refuses to run as root: root runs it under an account that owns nothing.
 as_server_user() {
     if [ "$(id -u)" -eq 0 ]; then
         (cd / && exec runuser -u nobody -- "$@")
@@ -63,7 +63,7 @@ stop_server() {
     work=
 }
 
-# Sessions in states that are known: waiting for its client, for a lock, for a timeout.
+# Sessions in known states: waiting for its client, for a lock, for a timeout.
 start_sessions() {
     exec 7> >(sql >/dev/null 2>&1)
     echo "set application_name = 'holder'; select pg_advisory_lock(1);" >&7

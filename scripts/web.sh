@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Checks the page in web/: its types, its sources with oxlint, its tests, and that web/dist is what the sources give. (A build of dbtime
-# needs no Node: it takes web/dist as it is.) After a change of the sources: npm run build in web/, and commit web/dist with them.
+# Checks the page in web/: its types, its sources with oxlint, its tests, and that web/dist matches the sources. (A build of dbtime needs no
+# Node: it uses web/dist as it is.) After changing the sources: npm run build in web/, and commit web/dist with them.
 set -euo pipefail
 cd "$(dirname "$0")/../web"
 
-# Packages are known by version and checksum; where they come from is npm's to know.
+# Packages are pinned by version and checksum; npm decides where they come from.
 if grep -q '"resolved"' package-lock.json; then
     echo "web.sh: package-lock.json has registry URLs: remove them (npm install --omit-lockfile-registry-resolved)" >&2
     exit 1

@@ -1,7 +1,7 @@
-/* Functions for PostgreSQL: one holds an LWLock of the server for a while and says for how long, another one takes it so many times and
- * says how long it has waited for it; a third one holds the lock of a page, a fourth one says of itself that it is executed by a plan, and
- * a fifth one holds a spinlock or waits for it. What they need of the server's headers stands here, so that they can be built for a server
- * without them: -DPG=15.
+/* Functions for PostgreSQL: one holds an LWLock of the server for a while and returns for how long, another one takes it so many times
+ * and returns how long it waited for it; a third one holds the lock of a page, a fourth one reports that it runs under a given plan, and
+ * a fifth one holds a spinlock or waits for it. What they need of the server's headers is declared here, so that they can be built without
+ * those: -DPG=15.
  *
  *	CREATE FUNCTION hold(exclusive bool, us int8, spins bool) RETURNS int8 AS 'hold_lock.so', 'hold_lock' LANGUAGE C STRICT
  *	CREATE FUNCTION take(exclusive bool, times int8) RETURNS int8 AS 'hold_lock.so', 'take_lock' LANGUAGE C STRICT
@@ -55,7 +55,7 @@ extern char *MainLWLockArray;
 extern bool LWLockAcquire(void *lock, int mode);
 extern void LWLockRelease(void *lock);
 
-/* src/include/storage/s_lock.h; the spinlock lies where the lock above leaves room. */
+/* src/include/storage/s_lock.h; the spinlock is in the padding of the lock above. */
 #define SPINLOCK_AT 64
 extern int s_lock(volatile unsigned char *lock, const char *file, int line, const char *function);
 
@@ -179,7 +179,7 @@ uintptr_t hold_page(struct call *call)
 	return held;
 }
 
-/* Servers before 18 know no ids of plans. */
+/* Servers before 18 have no plan ids. */
 uintptr_t by_plan(struct call *call)
 {
 #if PG >= 18
@@ -198,7 +198,7 @@ __attribute__((noinline)) int64_t want_spinlock(volatile unsigned char *lock)
 	return now_us() - begin;
 }
 
-/* Holds it for a while; without one, says how long it has waited for it. */
+/* Holds it for a while; returns how long it waited for it. */
 uintptr_t spin_lock(struct call *call)
 {
 	volatile unsigned char *lock = (unsigned char *)MainLWLockArray + LOCK_BYTES * ADDIN_SHMEM_INIT + SPINLOCK_AT;

@@ -61,7 +61,7 @@ class ClickHouse:
 
         self.session = chdb.session.Session()
         self.is_far = store.startswith("http")
-        # All sessions of a process have one server.
+        # All sessions of a process share one server.
         self.session.query("DROP DATABASE IF EXISTS dbtime")
         self.session.query("CREATE DATABASE dbtime")
         self.session.query("USE dbtime")
@@ -104,18 +104,18 @@ class ClickHouse:
             self.rows(query)
             return so_far() - before
 
-        # What is listed counts as read, too.
+        # Files that are only listed count as read, too.
         return read(query) - read("SELECT count() FROM counted")
 
 
 class Spark:
     name = "Spark"
     SETTINGS = {
-        # Few rows: what takes the time is compiling.
+        # There are few rows: most of the time goes into compilation.
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.codegen.wholeStage": "false",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-        # A plan is what was run, not what would have been.
+        # So that the plan that is shown is the one that ran.
         "spark.sql.adaptive.enabled": "false",
     }
 

@@ -117,7 +117,7 @@ class Comparison:
             self.what_is_not_known_is_refused()
         print(f"{self.engine.name}: {rows} rows, {cells} wait events: the sums are the same")
 
-    # Wait by state, cell by cell. Idle waits in the run queue stand in the ledger by a name of their own.
+    # Wait by state, cell by cell. Idle waits in the run queue have a name of their own in the ledger.
     def ledger(self, report):
         cells = {}
         for row in report["ledger"]:
@@ -245,11 +245,11 @@ class Comparison:
             for day, name in enumerate(("before", "now")):
                 self.close(f"{text} on '{host}' {name}", row[f"average_sessions_{name}"],
                            spent[text][host][day] / recorded[host][day])
-                # On all hosts together it is that of those that count.
+                # Over all hosts it is that of the hosts that count transactions.
                 said = per_transaction.get(host or "db1", {}).get(text)
                 self.close(f"{text} on '{host}' {name} by transaction", row[f"ms_per_transaction_{name}"], said and said[day])
 
-    # Grafana's dashboard: what it asks, with its macros as the plugin writes them.
+    # Grafana's dashboard: its queries, with the macros expanded as the plugin does it.
     def dashboard(self):
         board = json.loads(DASHBOARD.read_text())
         sql = {panel["title"]: panel["targets"][0]["rawSql"] for panel in board["panels"]}
@@ -298,7 +298,7 @@ class Comparison:
             of_host = sum(row["sessions"] for row in answers[by_host] if row["series"] == host)
             self.close(f"{by_host}: {host}", of_host * step, spent)
         if not self.engine.is_far:
-            # The least of two: what is read to list names is read once in a while only.
+            # The lower of two: files are read to list names only once in a while.
             of_both, of_one = (
                 min(self.engine.files_read(expanded(sql[by_host], day)) for _ in range(2))
                 for day in (begin, day_begin(self.days[-1]))
@@ -321,12 +321,12 @@ class Comparison:
         self.same("rows", count("time_spent"), rows)
         return rows
 
-    # A partition that is named is all that is read.
+    # Only the named partition is read.
     def only_named_partitions(self):
         host = sorted(self.reports)[-1]
         query = f"SELECT sum(ns) AS ns FROM activity WHERE date = DATE '{self.days[0]}' AND hour = 22"
         opened = self.engine.files_read(query)
-        # Those of recordings that do not count may be opened.
+        # Files of recordings that do not count may be opened, too.
         is_enough = len(self.reports) <= opened <= len(list(self.hour("*")))
         self.same(f"{opened} files of an hour are those that are needed", is_enough, True)
         self.same("files of an hour of a host", self.engine.files_read(f"{query} AND host = '{host}'"), 1)
@@ -344,7 +344,7 @@ class Comparison:
         return pathlib.Path(self.dbtime.store).glob(f"table=activity/date={self.days[0]}/hour=22/host={host}/*.parquet")
 
 
-    # Which recordings there are is told by names.
+    # The names of manifests alone say which recordings there are.
     def manifests_are_not_opened(self):
         before = self.query("waits_by_host"), self.query("waits_by_release")
         whole = {path: path.read_bytes() for path in pathlib.Path(self.dbtime.store).glob("recordings/*/*.json")}
@@ -355,7 +355,7 @@ class Comparison:
         for path, content in whole.items():
             path.write_bytes(content)
 
-    # A recording without a row, as an older dbtime has put it, is not left out without a word.
+    # A recording without a row, as an older dbtime put it, is not left out silently.
     def what_is_not_known_is_refused(self):
         before = self.query("waits_by_host")
         row = sorted(pathlib.Path(self.dbtime.store).glob("table=recordings/*/host=db1/*.parquet"))[0]

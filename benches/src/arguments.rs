@@ -1,4 +1,4 @@
-//! What can be typed.
+//! Command line arguments.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use crate::observer::Tier;
 
 /// What recording costs a PostgreSQL under load, and what the recorder itself uses.
 ///
-/// A throw-away server is put under load by pgbench, and observers are attached and detached again and again inside
-/// one run. The host should do nothing else meanwhile. Needs root, as recording does.
+/// A throw-away server is put under load by pgbench, and observers are attached and detached repeatedly within one run.
+/// The host should do nothing else meanwhile. Needs root, as recording does.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "overhead", max_term_width = 100)]
 pub(crate) struct Arguments {
@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     /// Clients of pgbench
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) clients: u32,
-    /// Idle sessions beside them while throughput is measured
+    /// Idle sessions in addition, while throughput is measured
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) idle: u32,
     /// Scale of pgbench's tables: 15 MB each

@@ -1,4 +1,4 @@
-//! A program that is measured: run to its end on one CPU, with what it used.
+//! Runs a program to be measured to its end on one CPU, and says what it used.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -14,8 +14,8 @@ pub(crate) fn dbtime() -> Result<PathBuf> {
     Ok(dbtime)
 }
 
-/// Runs a command on one CPU. Returns its CPU time, user and kernel (on a machine with other work, elapsed time is that of
-/// the others too), and its largest resident set in bytes. What it prints goes into a file that is forgotten: programs stop early that write to nowhere.
+/// Runs a command on one CPU. Returns its CPU time, user and kernel (on a machine with other work, elapsed time includes that), and its
+/// largest resident set in bytes. Its output goes into a temporary file, because some programs stop early if it goes nowhere.
 pub(crate) fn run(command: &Command, cpu: usize) -> Result<(Duration, u64)> {
     let child = Command::new("taskset")
         .args(["--cpu-list", &cpu.to_string()])

@@ -12,7 +12,7 @@ use crate::program::Usage;
 use crate::server::Server;
 use crate::setup::Setup;
 
-/// Name of the recorder's thread that takes the sessions which do not run.
+/// Name of the recorder's thread that samples the sessions that are not running.
 const SAMPLER_THREAD: &str = "dbtime-sampler";
 
 /// A recording and what it used.
@@ -45,7 +45,7 @@ impl Cost {
     }
 }
 
-/// Measures each rate with the active sessions alone, and the first rate with many idle ones beside them.
+/// Measures each rate with only the active sessions, and the first rate also with many idle ones.
 ///
 /// # Errors
 /// A program failed; or a signal came.

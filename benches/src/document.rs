@@ -12,7 +12,7 @@ use crate::setup::Setup;
 use crate::throughput::Throughput;
 use crate::throughput_table;
 
-/// Share of the data in the page cache below which reads were not what they should be.
+/// With less than this share of the data in the page cache, reads were not what they should be.
 const CACHED_SHARE: f64 = 0.99;
 
 /// The page, written part by part.
@@ -172,7 +172,7 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// What was typed; paths below the current directory as relative ones.
+/// The command line; paths below the current directory are made relative.
 fn command_line() -> String {
     let mut command = "overhead".to_string();
     let here = std::env::current_dir().map(|path| format!("{}/", path.display()));

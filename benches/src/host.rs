@@ -10,8 +10,8 @@ use crate::stop::Stop;
 
 /// How long the host is watched before the start.
 const WATCHED: Duration = Duration::from_secs(2);
-/// Share of all CPUs above which a host is not idle: what a quiet system does by itself is below 2 %. The load average
-/// is only told: after a build it stays high for minutes.
+/// Share of all CPUs above which a host is not idle: a quiet system stays below 2 % by itself. The load average is only
+/// reported: it stays high for minutes after a build.
 const IDLE_BUSY_SHARE: f64 = 0.05;
 
 /// What the machine is. Its name is left out: results are published.
@@ -36,7 +36,7 @@ pub(crate) struct Before {
     pub(crate) load: String,
     /// Share of all CPUs that was used or stolen, 0 to 1.
     pub(crate) busy_share: f64,
-    /// Not much: results mean something.
+    /// Very little: results are meaningful.
     pub(crate) idle: bool,
 }
 

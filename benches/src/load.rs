@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::program::Program;
 use crate::setup::Setup;
 
-/// Longer than any run: pgbench is ended from here.
+/// Longer than any run: pgbench is stopped from here.
 const NO_LIMIT: &str = "--time=86400";
 /// How long connecting may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -59,7 +59,7 @@ impl Measured {
 }
 
 impl Load {
-    /// Starts pgbench; returns with its first report.
+    /// Starts pgbench; returns after its first report.
     ///
     /// # Errors
     /// It does not run; or a signal came.
@@ -81,7 +81,7 @@ impl Load {
     /// Waits for whole reports that begin after a moment (seconds since the epoch), for this many seconds.
     ///
     /// # Errors
-    /// pgbench has ended or says nothing more; or a signal came.
+    /// pgbench has ended or reports nothing more; or a signal came.
     pub(crate) fn measure(&mut self, not_before_s: f64, seconds: u32, setup: &Setup) -> Result<Measured> {
         let mut sum = Measured {
             transactions: 0.0,

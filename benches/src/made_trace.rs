@@ -1,4 +1,4 @@
-//! SQL traces that are made for a measurement: nobody gives away a gigabyte of a real one.
+//! Generated SQL traces for measurements: nobody gives away a gigabyte of a real one.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -17,7 +17,7 @@ pub(crate) enum Shape {
     Statements,
 }
 
-/// Writes a trace of about this size; of [`Shape::Statements`] it has so many statements at most.
+/// Writes a trace of about this size; for [`Shape::Statements`], with at most this many statements.
 pub(crate) fn make(path: &Path, shape: Shape, bytes: u64, statements: u64) -> Result<()> {
     let mut out = BufWriter::new(File::create(path)?);
     writeln!(

@@ -110,7 +110,7 @@ fn servers(arguments: &Arguments) -> Vec<Option<&Path>> {
     installed.into_iter().chain(given).collect()
 }
 
-/// How long all of it takes, from how long its parts took elsewhere.
+/// How long all of it takes, estimated from how long its parts took elsewhere.
 fn expected(setup: &Setup) -> Duration {
     const START_OF_A_SERVER: Duration = Duration::from_secs(10);
     const ATTACH_AND_DETACH: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! A Markdown table that can be read as it is: columns are padded.
+//! A Markdown table that is readable as text: columns are padded.
 
 use std::fmt::Write;
 

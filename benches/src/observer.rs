@@ -1,4 +1,4 @@
-//! What looks at the server: nothing, dbtime or a peer, attached and detached as a user would.
+//! What observes the server: nothing, dbtime or a peer, attached and detached as a user would.
 
 use std::fmt;
 use std::fs;
@@ -16,10 +16,10 @@ use crate::setup::Setup;
 /// How long perf may take to open its events.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Who looks.
+/// Who observes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Observer {
-    /// Nobody: the control. What differs between its phases is the noise of the host.
+    /// Nobody: the control. Differences between its phases are the noise of the host.
     Nobody,
     /// `dbtime record` of the whole server.
     Dbtime {
@@ -85,7 +85,7 @@ pub(crate) struct Attached {
     pub(crate) ready_after: Duration,
 }
 
-/// What an observer wrote, in a directory that goes with this.
+/// What an observer wrote, in a directory that is removed on drop.
 #[derive(Debug)]
 pub(crate) struct Files {
     home: TempDir,
@@ -198,7 +198,7 @@ impl Files {
     }
 }
 
-/// The peers do not say when they begin; what they have opened tells.
+/// The peers do not say when they begin; what they have opened shows it.
 fn wait_for_descriptor(pid: u32, what: &str, setup: &Setup) -> Result<()> {
     let give_up = Instant::now() + PATIENCE;
     while Instant::now() < give_up {

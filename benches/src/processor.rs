@@ -63,7 +63,7 @@ fn on_cpu(task: &Path) -> Option<Duration> {
     Some(Duration::from_nanos(on_cpu_ns))
 }
 
-/// CPU of this process and of all it started, directly or not, also of those that have ended.
+/// CPU of this process and of all it started, directly or not, including those that have ended.
 ///
 /// # Errors
 /// /proc cannot be read.

@@ -1,4 +1,4 @@
-//! A program that runs beside the benchmark: started, listened to, ended, and what it used.
+//! A program that runs beside the benchmark: starting it, reading its messages, ending it, and what it used.
 
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::stop::{NOTICED_WITHIN, Stop};
 
-/// How long a program may take to say what is waited for, and to end after it was told to.
+/// How long a program may take to print what is waited for, and to end when told to.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running program. Killed when dropped before its end.
@@ -23,7 +23,7 @@ pub(crate) struct Program {
     said: Vec<String>,
 }
 
-/// What a program used from its start to its end, as wait4 tells.
+/// What a program used from its start to its end, from wait4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// CPU in user mode.
@@ -34,7 +34,7 @@ pub(crate) struct Usage {
     pub(crate) max_rss_bytes: u64,
 }
 
-/// Has a program run in a process group of its own (Ctrl-C is ours to handle), and interrupted when we die.
+/// Makes a program run in its own process group (Ctrl-C is ours to handle), and be interrupted when we die.
 pub(crate) fn tie(command: &mut Command) {
     // SAFETY: getpid reads and cannot fail.
     let owner = unsafe { libc::getpid() };
@@ -55,7 +55,7 @@ pub(crate) fn tie(command: &mut Command) {
 }
 
 impl Program {
-    /// Starts a program and listens to its standard error. The calling thread has to live as long as it.
+    /// Starts a program and reads its standard error. The calling thread has to live as long as the program.
     ///
     /// # Errors
     /// It cannot be run.
@@ -77,7 +77,7 @@ impl Program {
                 }
             });
         }
-        // Not kept as a `Child`: only wait4 tells what was used, and a `Child` would not know.
+        // Not kept as a `Child`: only wait4 returns what was used, and a `Child` would not know of it.
         Ok(Program {
             name,
             pid: child.id().cast_signed(),
@@ -92,7 +92,7 @@ impl Program {
         self.pid.cast_unsigned()
     }
 
-    /// Waits for the next line that `wanted` takes.
+    /// Waits for the next line that `wanted` accepts.
     ///
     /// # Errors
     /// It does not come, with what the program said instead; or a signal came.
@@ -136,7 +136,7 @@ impl Program {
         }
     }
 
-    /// Ends it by a signal, waits for its end and says what it used.
+    /// Ends it with a signal, waits for its end and returns what it used.
     ///
     /// # Errors
     /// It does not end, or it failed, with what it said.
@@ -171,7 +171,7 @@ impl Program {
         let mut status = 0;
         // SAFETY: all-zero bytes are a valid `rusage`, a struct of integers.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: the pointers are to live locals; the pid is our child, and not reaped yet, so it is no other.
+        // SAFETY: the pointers are to live locals; the pid is our child, and not reaped yet, so it cannot be another's.
         match unsafe { libc::wait4(self.pid, &mut status, options, &mut usage) } {
             0 => Ok(None),
             -1 => Err(io::Error::last_os_error()).with_context(|| format!("cannot wait for {}", self.name)),
@@ -192,7 +192,7 @@ impl Drop for Program {
     fn drop(&mut self) {
         if !self.reaped {
             self.signal(libc::SIGKILL);
-            // A drop has nobody to tell.
+            // Drop could not report a failure.
             let _ = self.reap(0);
         }
     }

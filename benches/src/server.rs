@@ -10,7 +10,7 @@ use dbtime::throwaway::{Cluster, Options};
 use crate::program::Program;
 use crate::setup::{Setup, version};
 
-/// Connections that are left besides the sessions of the benchmark.
+/// Connections in addition to the sessions of the benchmark.
 const SPARE_CONNECTIONS: u32 = 30;
 /// What pgbench -S reads.
 const RELATIONS: [&str; 2] = ["pgbench_accounts", "pgbench_accounts_pkey"];
@@ -46,7 +46,7 @@ impl Server {
             .set("max_wal_size", "4GB");
         let settings = options.settings.clone();
         options.bin_dir = match bin_dir {
-            // The server works in a directory of its own.
+            // An absolute path: the server works in its own directory.
             Some(given) => Some(
                 given
                     .canonicalize()

@@ -11,7 +11,7 @@ use crate::stop::Stop;
 /// The benchmark as it was asked for.
 #[derive(Debug)]
 pub(crate) struct Setup {
-    /// What was typed.
+    /// The command line arguments.
     pub(crate) arguments: Arguments,
     /// Set by Ctrl-C.
     pub(crate) stop: Stop,
@@ -23,7 +23,7 @@ pub(crate) struct Setup {
     pub(crate) perf_version: Option<String>,
     /// Whether libbpf-tools' offcputime is installed.
     pub(crate) has_offcputime: bool,
-    /// Of the order of the observers and of the bootstrap.
+    /// For the order of the observers and for the bootstrap.
     pub(crate) seed: u64,
 }
 

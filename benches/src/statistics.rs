@@ -1,4 +1,4 @@
-//! Median, quartiles and the bootstrap: all the statistics there are in this benchmark.
+//! Median, quartiles and the bootstrap: all the statistics in this benchmark.
 
 /// Resamples of a bootstrap: enough for the second digit of a percentile.
 const RESAMPLES: usize = 10_000;
@@ -50,7 +50,7 @@ fn bootstrap(seed: u64, mut draw: impl FnMut(&mut fastrand::Rng) -> f64) -> Rang
     }
 }
 
-/// As many values as there are, each any of them.
+/// As many values as there are, each drawn from all of them.
 fn resample(values: &[f64], random: &mut fastrand::Rng) -> Vec<f64> {
     values
         .iter()
@@ -64,7 +64,7 @@ fn sorted(values: &[f64]) -> Vec<f64> {
     sorted
 }
 
-/// Between two values it is interpolated linearly (type 7 of Hyndman and Fan, the default of R and NumPy).
+/// Interpolates linearly between two values (type 7 of Hyndman and Fan, the default of R and NumPy).
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else {
         return f64::NAN;

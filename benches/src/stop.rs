@@ -1,4 +1,4 @@
-//! Ctrl-C ends the benchmark in good order: everything that waits looks here, and cleaning up is left to drops.
+//! Ctrl-C ends the benchmark in good order: everything that waits checks it, and cleaning up is left to drops.
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Stop {
         Ok(Stop(flag))
     }
 
-    /// Whether to go on.
+    /// Fails once a signal has come.
     ///
     /// # Errors
     /// [`Stopped`].

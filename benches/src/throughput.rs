@@ -21,7 +21,7 @@ const SHARED_ABOVE: f64 = 0.03;
 /// One attachment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pair {
-    /// Who looked.
+    /// Who observed.
     pub(crate) observer: Observer,
     /// Throughput without it, before and after.
     pub(crate) off_per_s: f64,
@@ -45,7 +45,7 @@ pub(crate) struct Throughput {
     pub(crate) pairs: Vec<Pair>,
     /// Share of the data in the page cache, before and after.
     pub(crate) cached_share: (f64, f64),
-    /// CPU of programs that are none of ours, as a share of the host.
+    /// CPU of programs that are not ours, as a share of the host.
     pub(crate) others_share: f64,
     /// CPU taken by the hypervisor, as a share of the host.
     pub(crate) stolen_share: f64,
@@ -54,7 +54,7 @@ pub(crate) struct Throughput {
 }
 
 impl Throughput {
-    /// Whether others took so much of the host that the ratios may be theirs.
+    /// Whether others took so much of the host that they may explain the ratios.
     pub(crate) fn was_shared(&self) -> bool {
         self.others_share.max(self.stolen_share) > SHARED_ABOVE
     }
@@ -104,7 +104,7 @@ pub(crate) fn measure(server: &Server, setup: &Setup, tell: &mut dyn FnMut(Strin
         .transpose()?;
     let cached_before = server.cached_share()?;
     let mut load = Load::start(&server.cluster, setup)?;
-    // Plans and catalogue caches of the sessions come in the first second.
+    // The sessions' plans and catalogue caches are filled in the first second.
     let mut measured_until_s = now_s() + settle_s;
     let (start, host, ours) = (Instant::now(), processor::host()?, processor::of_ours()?);
     let mut pairs = Vec::new();

@@ -7,9 +7,9 @@ use crate::observer::{Observer, Tier};
 use crate::statistics::{Range, bootstrap_median, bootstrap_ratio, median, quartiles};
 use crate::throughput::{Pair, Throughput};
 
-/// At this rate there are goals.
+/// The rate for which there are goals.
 const GOAL_RATE_HZ: u32 = 99;
-/// From fewer pairs nothing is concluded.
+/// With fewer pairs nothing is concluded.
 const PAIRS_TO_JUDGE: usize = 12;
 
 /// The pairs of one observer.
@@ -80,7 +80,7 @@ pub(crate) fn verdicts(result: &Throughput, seed: u64) -> String {
     text
 }
 
-/// How much of the control's median is to be left; none where nothing was promised.
+/// How much of the control's median should be left; none if nothing was promised.
 fn goal(observer: Observer) -> Option<f64> {
     match observer {
         Observer::Dbtime {

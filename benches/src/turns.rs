@@ -17,8 +17,8 @@ pub(crate) struct Turns {
     memory: Vec<u64>,
 }
 
-/// Runs each program once in every round, another one first each time; the first round warms the page cache and does not
-/// count.
+/// Runs each program once in every round, starting with a different one each time; the first round warms the page cache
+/// and does not count.
 ///
 /// # Errors
 /// A program cannot be run, or fails.

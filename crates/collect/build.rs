@@ -20,7 +20,7 @@ const OBJECTS: [&str; 8] = [
 ];
 
 fn main() {
-    // Asked for when it runs: a target directory that was copied or moved would name the sources of the old place.
+    // Read at run time: in a target directory that was copied or moved, a compiled-in path would name the sources of the old place.
     let package = env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR");
     let bpf = Path::new(&package).join("../../bpf");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -38,7 +38,7 @@ fn main() {
             entry.expect("readable").path().display()
         );
     }
-    // The unwinder for the unit tests, which name it: nothing else is linked with it.
+    // The unwinder for the unit tests, which link it by name: nothing else is linked with it.
     cc::Build::new()
         .file(bpf.join("unwind_in_user_space.c"))
         .warnings_into_errors(true)
@@ -46,7 +46,7 @@ fn main() {
         .cargo_metadata(false)
         .compile("unwind_in_user_space");
     println!("cargo:rustc-link-search=native={}", out.display());
-    // The kernel's programs and dbtime itself give texts the same numbers.
+    // The BPF programs and dbtime itself compute the same fingerprints of texts.
     cc::Build::new()
         .file(bpf.join("fingerprint_in_user_space.c"))
         .opt_level(2)
@@ -70,8 +70,8 @@ fn main() {
     }
 }
 
-/// The compiler: `$CLANG`, or the newest of 16 to 21 that is installed. clang 14 (Debian 12's default) makes
-/// signed divisions that the verifier's instruction set lacks.
+/// The compiler: `$CLANG`, or the newest of 16 to 21 that is installed. clang 14 (Debian 12's default) emits signed divisions, which the
+/// verifier's instruction set lacks.
 fn clang() -> String {
     if let Ok(clang) = env::var("CLANG") {
         return clang;

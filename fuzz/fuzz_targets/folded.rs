@@ -1,4 +1,4 @@
-//! Folded stacks behind twenty that show the format: all values that were understood are in the rows.
+//! Folded stacks after twenty that show the format: all values that were understood are in the rows.
 #![no_main]
 
 use std::io::Cursor;

@@ -1,5 +1,4 @@
-//! Text of ftrace, functions and tracepoints, with any bytes behind a beginning that is well formed: an error or rows, never
-//! a panic.
+//! Ftrace text, functions and tracepoints: any bytes after a well-formed beginning give an error or rows, never a panic.
 #![no_main]
 
 use std::io::Cursor;
@@ -7,7 +6,7 @@ use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
 
-/// Shows the format; the first byte of the input says which of the two.
+/// Shows the format; the first byte of the input selects one of the two.
 const BEGINS: [&[u8]; 2] = [
     b"# tracer: function_graph\n   20.949637 |   1)     tb-143     |               |  __x64_sys_nanosleep() {\n",
     b"# tracer: nop\n  tb-9 [001] .....  3.061349: sys_enter: NR 17 (3, 7f, 2000, 0, 0, 0)\n",

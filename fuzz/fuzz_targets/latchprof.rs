@@ -1,4 +1,4 @@
-//! Tables of LatchProfX, with any bytes behind headings that are well formed and a row: an error or rows, never a panic.
+//! Tables of LatchProfX: any bytes after well-formed headings and a row give an error or rows, never a panic.
 #![no_main]
 
 use std::io::Cursor;
@@ -15,7 +15,7 @@ const BEGIN: &[u8] = b"\
 
 fuzz_target!(|bytes: &[u8]| {
     let file = [BEGIN, bytes].concat();
-    // Bytes that look like another format still may be an error of that one.
+    // Bytes that look like another format may give an error of that one.
     let stream = Box::new(Cursor::new(file));
     let _ = dbtime_import::Options::default().import_stream(stream, Path::new("fuzzed"), |_| Ok(()));
 });

@@ -1,4 +1,4 @@
-//! Samples of dbtime oracle-latch, with any bytes behind the first line: an error or rows, never a panic.
+//! Samples of dbtime oracle-latch: any bytes after the first line give an error or rows, never a panic.
 #![no_main]
 
 use std::io::Cursor;
@@ -11,7 +11,7 @@ const BEGIN: &[u8] = b"dbtime-oracle-latch 1\n";
 
 fuzz_target!(|bytes: &[u8]| {
     let file = [BEGIN, bytes].concat();
-    // Bytes that look like another format still may be an error of that one.
+    // Bytes that look like another format may give an error of that one.
     let stream = Box::new(Cursor::new(file));
     let _ = dbtime_import::Options::default().import_stream(stream, Path::new("fuzzed"), |_| Ok(()));
 });

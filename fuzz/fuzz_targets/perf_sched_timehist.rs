@@ -1,4 +1,4 @@
-//! Output of perf sched timehist, with any bytes behind a beginning that is well formed: an error or rows, never a panic.
+//! Output of perf sched timehist: any bytes after a well-formed beginning give an error or rows, never a panic.
 #![no_main]
 
 use std::io::Cursor;
@@ -12,7 +12,7 @@ const BEGIN: &[u8] =
 
 fuzz_target!(|bytes: &[u8]| {
     let file = [BEGIN, bytes].concat();
-    // Bytes that look like another format still may be an error of that one.
+    // Bytes that look like another format may give an error of that one.
     let stream = Box::new(Cursor::new(file));
     let _ = dbtime_import::Options::default().import_stream(stream, Path::new("fuzzed"), |_| Ok(()));
 });

@@ -1,4 +1,4 @@
-//! Dumps of oradebug short_stack, with any bytes behind a beginning that is well formed: an error or rows, never a panic.
+//! Dumps of oradebug short_stack: any bytes after a well-formed beginning give an error or rows, never a panic.
 #![no_main]
 
 use std::io::Cursor;
@@ -11,7 +11,7 @@ const BEGIN: &[u8] = b"ksedsts()+380<-sspuser()+223<-__sighandler()<-main()+1\n"
 
 fuzz_target!(|bytes: &[u8]| {
     let file = [BEGIN, bytes].concat();
-    // Bytes that look like another format still may be an error of that one.
+    // Bytes that look like another format may give an error of that one.
     let stream = Box::new(Cursor::new(file));
     let _ = dbtime_import::Options::default().import_stream(stream, Path::new("fuzzed"), |_| Ok(()));
 });

@@ -1,4 +1,4 @@
-//! Tables of Snapper, with any bytes behind a heading that is well formed: an error or rows, never a panic.
+//! Tables of Snapper: any bytes after a well-formed heading give an error or rows, never a panic.
 #![no_main]
 
 use std::io::Cursor;
@@ -11,7 +11,7 @@ const BEGIN: &[u8] = b"SID, USERNAME, TYPE, STATISTIC, DELTA, NUM_WAITS\n1, A, W
 
 fuzz_target!(|bytes: &[u8]| {
     let file = [BEGIN, bytes].concat();
-    // Bytes that look like another format still may be an error of that one.
+    // Bytes that look like another format may give an error of that one.
     let stream = Box::new(Cursor::new(file));
     let _ = dbtime_import::Options::default().import_stream(stream, Path::new("fuzzed"), |_| Ok(()));
 });

@@ -1,5 +1,5 @@
--- Hosts whose shape changed from one day to the next, of those that were recorded on both: by how much of their DB time moved between
--- wait events, 0 to 100 percent, and what they spend more on now. Needs views.sql, and the two days:
+-- Hosts whose load changed its shape from one day to the next, among those recorded on both: how much of their DB time moved between wait
+-- events, 0 to 100 percent, and what they spend more on now. Needs views.sql, and the two days:
 --
 --   SET param_day = '2026-10-11'; SET param_day_before = '2026-10-10';
 WITH sums AS (

@@ -1,18 +1,18 @@
--- Views of a store of dbtime for ClickHouse, made in the current database. Say where the store is before they are made:
+-- Views of a dbtime store for ClickHouse, created in the current database. Define its location before they are created:
 --
 --   CREATE FUNCTION dbtime_store AS () -> 'https://bucket.s3.eu-central-1.amazonaws.com/fleet';
 --
--- They read a directory. For a bucket let them read with s3 instead, which takes the same arguments:
+-- They read a directory. For a bucket, let them read with s3 instead, which takes the same arguments:
 --
 --   sed 's/FROM file(/FROM s3(/' queries/clickhouse/views.sql
 --
--- A row counts when its recording has a manifest: what a put that is under way, or was killed, has written has none. Of a recording
--- the latest state counts; exact recordings of a flight recorder do not, their time is in others too. All of that is told by names:
--- files are listed, and opened only for what is asked of them. Partitions (date, hour, host) are in every table of rows with a time:
+-- A row counts if its recording has a manifest: what was written by a put that is under way, or was killed, has none. Of a recording, the
+-- latest state counts; exact recordings of a flight recorder do not, as their time is also in others. Names alone decide all of that: files
+-- are listed, and opened only for queries that need them. Partitions (date, hour, host) are columns of every table of rows with a time:
 -- name them in WHERE, and no other files are opened. A column that a recording of an older dbtime lacks is empty, 0 or false.
 
--- Recordings that count, as in paths: there a host is written with %41 for what is no letter, digit, '.', '-' or '_'. A store with
--- some that an older dbtime has put, which have no row, is refused.
+-- Recordings that count, as in paths: there a host has %41 and the like for what is not a letter, digit, '.', '-' or '_'. A store with
+-- recordings put by an older dbtime, which have no row, is refused.
 CREATE OR REPLACE VIEW counted AS
 SELECT host, recording
 FROM (
@@ -27,7 +27,7 @@ FROM (
                concat(extract(path, '/([0-9a-f]{16}-)[^/]*$'), extract(path, '-([0-9a-f]{16})[^/-]*$')) AS recording,
                extract(path, '-([0-9a-f]{42})-[^/]*$') AS rank, path LIKE '%.flight.parquet' AS is_flight
         FROM (
-            -- At once: a file is a block of its own, and what is done with each takes longer than to list it.
+            -- At once: a file is a block of its own, and processing each takes longer than listing it.
             SELECT arrayJoin(groupArray(_path)) AS path
             FROM file(dbtime_store() || '/table=recordings/*/*/*.parquet', 'One', 'dummy UInt8')
         )
@@ -106,15 +106,15 @@ FROM (
     WHERE (extract(_path, '.*/host=([^/]+)/'), substring(_file, 1, 33)) IN (SELECT host, recording FROM counted)
 );
 
--- Sessions of recordings that do not count, too: rows that count find their own.
+-- Includes sessions of recordings that do not count: rows that count find their own.
 CREATE OR REPLACE VIEW all_sessions AS
 SELECT * REPLACE (decodeURLComponent(host) AS host)
 FROM file(dbtime_store() || '/table=sessions/*/*/*.parquet', 'Parquet',
     'id UInt64, pid UInt32, backend_type String, user String, database String, application String,
      host LowCardinality(String), recording String, date Date');
 
--- Time with its session, and the part of a report in which it stands: db_time, idle, background. Sessions that were not described
--- (their recorder was killed) count as foreground, as in reports.
+-- Time with its session, and the section of a report that it is in: db_time, idle, background. Sessions that were not described (their
+-- recorder was killed) count as foreground, as in reports.
 CREATE OR REPLACE VIEW time_spent AS
 SELECT a.*, s.pid AS pid, s.backend_type AS backend_type, s.user AS user, s.database AS database, s.application AS application,
        multiIf(coalesce(s.backend_type, 'unknown') NOT IN ('client backend', 'parallel worker', 'process', 'unknown'),

@@ -1,14 +1,14 @@
--- Views of a store of dbtime for DuckDB. Begin with where it is:
+-- Views of a dbtime store for DuckDB. Begin with its location:
 --
 --   duckdb -cmd "SET VARIABLE store = 's3://bucket/fleet'" -init queries/duckdb/views.sql
 --
--- A row counts when its recording has a manifest: what a put that is under way, or was killed, has written has none. Of a recording
--- the latest state counts; exact recordings of a flight recorder do not, their time is in others too. All of that is told by names:
--- files are listed, and opened only for what is asked of them. Partitions (date, hour, host) are in every table of rows with a time:
+-- A row counts if its recording has a manifest: what was written by a put that is under way, or was killed, has none. Of a recording, the
+-- latest state counts; exact recordings of a flight recorder do not, as their time is also in others. Names alone decide all of that: files
+-- are listed, and opened only for queries that need them. Partitions (date, hour, host) are columns of every table of rows with a time:
 -- name them in WHERE, and no other files are opened. A column that a recording of an older dbtime lacks is NULL.
 
--- To list names takes as long as there are many. Where the store is large say which part of it is meant, by patterns of what stands in
--- paths; the views see nothing else then:
+-- Listing names takes longer the more there are. For a large store, choose a part of it by patterns of what is in paths; the views see
+-- nothing else then:
 --
 --   SET VARIABLE hosts = 'db1'; SET VARIABLE dates = '2026-10-1*';
 CREATE OR REPLACE MACRO folders_of_host() AS 'host=' || coalesce(getvariable('hosts'), '*');
@@ -17,10 +17,10 @@ CREATE OR REPLACE MACRO files_by_hour(name) AS
     || '/*.parquet';
 CREATE OR REPLACE MACRO files_by_day(name) AS getvariable('store') || '/table=' || name || '/*/' || folders_of_host() || '/*.parquet';
 
--- What a path says: of several folders of one name the last one, which is the store's own.
+-- A part of a path: of several folders of one name the last one, which is the store's own.
 CREATE OR REPLACE MACRO path_part(path, name) AS url_decode(regexp_extract(path, '.*/' || name || '=([^/]+)/', 1));
 
--- Recordings that count. A store with some that an older dbtime has put, which have no row, is refused.
+-- Recordings that count. A store with recordings put by an older dbtime, which have no row, is refused.
 CREATE OR REPLACE VIEW counted AS
 SELECT host, recording
 FROM (
@@ -45,7 +45,7 @@ WHERE CASE WHEN latest > 1 THEN false
            WHEN rank IS NULL THEN error('not all recordings of this store are known: run dbtime store upgrade')
            ELSE NOT is_flight END;
 
--- For read_parquet: columns with their types, by name. It opens no file to find out which there are.
+-- For read_parquet: columns with their types, by name, so that it opens no file to find out which there are.
 CREATE OR REPLACE MACRO columns_of(names, types) AS
     map(names, list_transform(list_zip(names, types), lambda c: {name: c[1], type: c[2], default_value: NULL}));
 
@@ -148,7 +148,7 @@ FROM (
 )
 SEMI JOIN counted USING (host, recording);
 
--- Sessions of recordings that do not count, too: rows that count find their own.
+-- Includes sessions of recordings that do not count: rows that count find their own.
 CREATE OR REPLACE VIEW all_sessions AS
 SELECT * EXCLUDE (filename) REPLACE (path_part(filename, 'host') AS host)
 FROM read_parquet(
@@ -159,8 +159,8 @@ FROM read_parquet(
     )
 );
 
--- Time with its session, and the part of a report in which it stands: db_time, idle, background. Sessions that were not described
--- (their recorder was killed) count as foreground, as in reports.
+-- Time with its session, and the section of a report that it is in: db_time, idle, background. Sessions that were not described (their
+-- recorder was killed) count as foreground, as in reports.
 CREATE OR REPLACE VIEW time_spent AS
 SELECT a.*, s.pid, s.backend_type, s."user", s.database, s.application,
        CASE WHEN coalesce(s.backend_type, 'unknown') NOT IN ('client backend', 'parallel worker', 'process', 'unknown')

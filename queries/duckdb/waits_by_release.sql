@@ -1,6 +1,6 @@
--- Where DB time went under each release of the database server: wait event by state, in seconds. A release that was recorded for
--- longer has more of them: average_sessions is the total by the time that was recorded (so many sessions of a server were in this
--- wait event at a time), percent is of the release's DB time. Needs views.sql.
+-- Where DB time went under each release of the database server: wait event by state, in seconds. A release that was recorded for longer has
+-- more of them: average_sessions is the total divided by the time that was recorded (how many sessions of a server were in this wait event
+-- on average), percent is of the release's DB time. Needs views.sql.
 WITH releases AS (
     SELECT host, recording, trim(product || ' ' || version) AS release,
            epoch("end") - epoch("start") AS seconds

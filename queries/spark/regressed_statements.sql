@@ -1,12 +1,11 @@
--- Statements that take more than the day before, on each host that was recorded on both days and, where host is empty, on all of
--- these together; at most 20, those first that grew by most average sessions on the hosts on which they grew. Needs views.sql, and
--- the two days:
+-- Statements that take more time than the day before, on each host that was recorded on both days and, where host is empty, on all of these
+-- together; at most 20, those first that grew most, in average sessions on the hosts on which they grew. Needs views.sql, and the two days:
 --
 --   SET day = 2026-10-11; SET day_before = 2026-10-10;
 --
--- average_sessions: DB time by the time that was recorded. It grows with the load, too: ms_per_transaction does not, but is known
--- only where the server's transactions were counted, and is of the recordings that count them. It says nothing of executions: a
--- statement that each transaction executes twice as often has twice the time. Statements with one text are one, as servers number
+-- average_sessions: DB time divided by the time that was recorded. It grows with the load, too: ms_per_transaction does not, but is known
+-- only where the server's transactions were counted, and refers to the recordings that count them. It says nothing about executions: a
+-- statement that each transaction executes twice as often takes twice the time. Statements with the same text are one, as servers number
 -- them differently; without text it is their number.
 WITH days AS (
     SELECT DATE '${day_before}' AS date UNION ALL SELECT DATE '${day}'
@@ -57,7 +56,7 @@ by_host AS (
     LEFT JOIN transactions w ON w.host = s.host AND w.recording = s.recording AND w.date = s.date
     GROUP BY s.host, s.name
 ),
--- How much a statement grew, over the hosts on which it did.
+-- How much a statement grew, over the hosts on which it grew.
 most AS (
     SELECT s.name, min(s.statement) AS statement,
            sum(greatest(s.ns_now / h.seconds_now - s.ns_before / h.seconds_before, 0)) / 1e9 AS growth
@@ -68,7 +67,7 @@ most AS (
     ORDER BY growth DESC, s.name
     LIMIT 20
 ),
--- Every host that is compared, also those on which the statement did not run: they were recorded and counted transactions.
+-- Every compared host, including those on which the statement did not run: they were recorded and counted transactions.
 cells AS (
     SELECT m.name AS name, m.statement AS statement, m.growth AS growth, h.host AS host, h.seconds_before AS seconds_before,
            h.seconds_now AS seconds_now, w.transactions_before AS transactions_before, w.transactions_now AS transactions_now,

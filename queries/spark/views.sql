@@ -1,18 +1,18 @@
--- Views of a store of dbtime for Spark SQL, of this session. Begin with where it is:
+-- Views of a dbtime store for Spark SQL, for this session. Begin with its location:
 --
 --   SET store = /srv/fleet
 --
--- A row counts when its recording has a manifest: what a put that is under way, or was killed, has written has none. Of a recording
--- the latest state counts; exact recordings of a flight recorder do not, their time is in others too. All of that is told by names:
--- files are opened only for what is asked of them. Partitions (date, hour, host) are in every table of rows with a time: name them in
--- WHERE, and no other files are opened. Spark lists the files when the views are made: make them again to see what was put since
--- then. A column that a recording of an older dbtime lacks is NULL.
+-- A row counts if its recording has a manifest: what was written by a put that is under way, or was killed, has none. Of a recording, the
+-- latest state counts; exact recordings of a flight recorder do not, as their time is also in others. Names alone decide all of that: files
+-- are opened only for queries that need them. Partitions (date, hour, host) are columns of every table of rows with a time: name them in
+-- WHERE, and no other files are opened. Spark lists the files when the views are created: create them again to see what was put since then.
+-- A column that a recording of an older dbtime lacks is NULL.
 
 CREATE OR REPLACE TEMPORARY VIEW manifest_names USING binaryFile OPTIONS (path '${store}/recordings', recursiveFileLookup 'true');
 
 CREATE OR REPLACE TEMPORARY VIEW row_names USING binaryFile OPTIONS (path '${store}/table=recordings', recursiveFileLookup 'true');
 
--- Recordings that count. A store with some that an older dbtime has put, which have no row, is refused.
+-- Recordings that count. A store with recordings put by an older dbtime, which have no row, is refused.
 UNCACHE TABLE IF EXISTS counted;
 
 CREATE OR REPLACE TEMPORARY VIEW counted AS
@@ -41,7 +41,7 @@ WHERE CASE WHEN latest > 1 THEN false
 
 CACHE TABLE counted;
 
--- In paths the bytes of a host are written as %41 where they are no letter, digit, '.', '-' or '_': Spark takes each for a character.
+-- In paths the bytes of a host are written as %41 unless they are a letter, digit, '.', '-' or '_': Spark takes each for a character.
 CREATE OR REPLACE TEMPORARY VIEW recordings_files (
     identity STRING, complete BOOLEAN, start TIMESTAMP, end TIMESTAMP, rows DECIMAL(20, 0), bytes DECIMAL(20, 0),
     damaged ARRAY<STRING>, product STRING, version STRING, cpus BIGINT, meta STRING, recording STRING, date DATE, host STRING
@@ -114,8 +114,8 @@ SELECT f.*
 FROM (SELECT * EXCEPT (host), decode(encode(host, 'ISO-8859-1'), 'UTF-8') AS host FROM stacks_files) f
 LEFT SEMI JOIN counted r ON r.host = f.host AND r.recording = f.recording;
 
--- Time with its session, and the part of a report in which it stands: db_time, idle, background. Sessions that were not described
--- (their recorder was killed) count as foreground, as in reports.
+-- Time with its session, and the section of a report that it is in: db_time, idle, background. Sessions that were not described (their
+-- recorder was killed) count as foreground, as in reports.
 CREATE OR REPLACE TEMPORARY VIEW time_spent AS
 SELECT a.*, s.pid, s.backend_type, s.user, s.database, s.application,
        CASE WHEN coalesce(s.backend_type, 'unknown') NOT IN ('client backend', 'parallel worker', 'process', 'unknown')

@@ -1,5 +1,5 @@
-/* Makes a known number of system calls and ends: CALL COUNT [FILE [BYTES [NAME]]]. It stops itself first, so that whoever wants to
- * look at the calls has time to begin. */
+/* Makes a known number of system calls and ends: CALL COUNT [FILE [BYTES [NAME]]]. It stops itself first, so that a tracer has time
+ * to begin. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>
@@ -34,7 +34,7 @@ int main(int argc, char **argv)
 	for (long left = atol(argv[2]); left > 0; left--) {
 		struct timespec millisecond = { 0, 1000000 };
 
-		/* By number: the library may make another call of it. */
+		/* By number: the C library may make another call instead. */
 		if (!strcmp(argv[1], "nanosleep"))
 			syscall(SYS_nanosleep, &millisecond, NULL);
 		else if (!strcmp(argv[1], "pread64"))

@@ -1,6 +1,6 @@
-/* Programs whose every stack is another one, for as long as they run: "recursion", a path through eight functions drawn anew for
- * each; "compiled", code at ever new addresses that a growing perf map names; "files", code of ever new files (the second argument
- * is one to be copied into the folder that is the third). */
+/* Programs whose stacks are all different, for as long as they run: "recursion" takes a new random path through eight functions each
+ * time; "compiled" runs code at ever new addresses, which a growing perf map names; "files" runs code of ever new files (copies of the
+ * second argument, in the folder that is the third). */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Runs two functions in turn, each for half of the period that the first argument has in nanoseconds, by the clock. */
+/* Runs two functions in turn, each for half of the period, by the clock. The first argument is the period in nanoseconds. */
 #include <stdlib.h>
 #include <time.h>
 

@@ -1,5 +1,5 @@
-/* Runs `before` of a library until it gets SIGUSR1, cuts off of its file what is not needed to go on, its symbols among it, and
- * runs `after` of it. Usage: shortens LIBRARY */
+/* Runs `before` of a library until it gets SIGUSR1, truncates the library's file to what is loaded, which removes its symbols, and runs
+ * `after`. Usage: shortens LIBRARY */
 #include <dlfcn.h>
 #include <elf.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* The entry of a session in PostgreSQL 16 (src/include/utils/backend_status.h), in a server that has the id of the statement before the
- * last parameter of a command's progress: what the compiler says of it is the debug information of tests/src/moved.rs. */
+/* The status entry of a session in PostgreSQL 16 (src/include/utils/backend_status.h), with the query id moved before the last progress
+ * parameter: its debug information, as the compiler writes it, is what tests/src/moved.rs installs. */
 typedef unsigned int Oid;
 typedef long int int64;
 typedef unsigned long int uint64;

@@ -2,8 +2,8 @@
 const fs = require("node:fs");
 const path = require("node:path");
 
-// Opens it, takes the steps that standard input has one by one, and prints what was seen. Scripts have the arguments
-// PLAYWRIGHT-CORE CHROMIUM PAGE FOLDER.
+// Opens it, takes the steps from standard input one by one, and prints what was seen. The scripts' arguments are PLAYWRIGHT-CORE CHROMIUM
+// PAGE FOLDER.
 async function opened(prepare) {
   const [core, executablePath, file, folder] = process.argv.slice(2);
   const { chromium } = require(path.resolve(core));
@@ -29,13 +29,13 @@ async function opened(prepare) {
     document.addEventListener("securitypolicyviolation", (e) => console.error(`policy: ${e.violatedDirective} ${e.blockedURI}`));
   });
   await page.goto(own);
-  // Or all of the file has been read, and what says that a part is missing is to be seen.
+  // Ready, or the file was read to its end and the message that a part is missing can be seen.
   const isThere = () => {
     const missing = document.readyState === "complete" ? document.querySelector(".missing") : null;
     return document.documentElement.dataset.ready !== undefined || missing?.checkVisibility({ visibilityProperty: true });
   };
   await page.waitForFunction(isThere, null, { timeout: 30000 });
-  // What follows an event is drawn at once where it is in sight, and soon where it is not; the event itself may come a little later.
+  // What follows an event is drawn at once if it is in sight, otherwise soon after; the event itself may come a little later.
   const settled = async () => {
     await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0))));
     await page.waitForFunction(() => window.dbtimePage?.isDrawn !== false);
@@ -54,8 +54,8 @@ async function opened(prepare) {
   process.stdout.write(JSON.stringify({ sights, troubles }));
 }
 
-// `prepare` is called with the page once it is there, and gives what takes the steps that are the script's own: false of one that it does
-// not know.
+// `prepare` is called with the page once it is there, and returns a function that takes the script's own steps; that returns false for a
+// step that it does not know.
 exports.run = (prepare) => {
   opened(prepare).catch((e) => {
     console.error(e);

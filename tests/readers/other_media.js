@@ -7,12 +7,12 @@ const path = require("node:path");
 
 const { run } = require("./opened_page.js");
 
-// Runs in the page: what of it can be seen.
+// Runs in the page: what can be seen of it.
 function inPage() {
   const visible = (selector) => [...document.querySelectorAll(selector)].filter((element) => element.checkVisibility());
-  // How many pixels a picture has for each of its place, across and down.
+  // Pixels of each picture for each pixel of its place, across and down.
   window.picturesSeen = () => visible("canvas").map((canvas) => [canvas.width / canvas.clientWidth, canvas.height / canvas.clientHeight]);
-  // The darkest of what stands beside the time line: the labels of its axis, from 0 = black to 255.
+  // The darkest pixel at the left of the time line, where the labels of its axis are; from 0 = black to 255.
   window.darkestLabel = () => {
     const canvas = document.querySelector(".timeline canvas");
     if (!canvas) return null;
@@ -37,7 +37,7 @@ function inPage() {
     darkest_label: darkestLabel(),
   });
   matchMedia("print").addEventListener("change", (event) => {
-    // Behind all that the page itself does about it.
+    // After all that the page itself does about it.
     if (event.matches) window.printed = { pictures: picturesSeen(), darkest_label: darkestLabel() };
   });
 }
@@ -67,7 +67,7 @@ async function heard(page, session) {
   const text = (node) => below(node).filter((part) => role(part) === "StaticText").map(name).join("");
   const all = below(nodes[0]);
   const called = (node) => [role(node), name(node)];
-  // Of what the tree has of each picture, whatever its role.
+  // What the tree has for each picture, whatever its role.
   const pictures = [];
   const count = await page.evaluate(() => [...document.querySelectorAll("canvas")].filter((canvas) => canvas.checkVisibility()).length);
   for (let at = 0; at < count; at++) {
@@ -81,7 +81,7 @@ async function heard(page, session) {
     tables: all.filter((node) => TABLES.includes(role(node))).map((table) => ({ name: name(table), heads: below(table).filter((node) => role(node) === "columnheader").map(name) })),
     chosen_rows: all.filter((node) => role(node) === "row" && value(node, "selected")).map(name),
     pictures,
-    // A screen reader tells of what changes in these.
+    // A screen reader announces changes in these.
     live: all.filter((node) => role(node) !== "" && value(node, "live") === "polite").map((node) => ({ id: node.backendDOMNodeId, text: text(node) })),
     focus: all.filter((node) => value(node, "focused")).map(called),
   };

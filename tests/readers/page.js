@@ -1,8 +1,10 @@
 // Opens a page of 'dbtime html' in a headless Chromium without a network, does what it is told, and prints what is to be seen.
 // Usage: node page.js PLAYWRIGHT-CORE CHROMIUM PAGE FOLDER < steps.json
 // Steps: {"go": fragment}, {"click": selector}, {"press": key}, {"fill": [selector, text]}, {"drag": [selector, from, to]} (parts of its
-// width), {"at": [selector, part, pixels down]} (a click), {"scroll": [selector, pixels]}, {"hover": selector}, {"focus": selector}, {"back": true}, {"size": [width, height]}, {"colours": "dark"}, {"picture": name}, {"see": true},
-// {"time": fragment} (milliseconds until what is in sight is drawn, and until all of it is), {"frames": [selector, from, to]} (a drag: frames per second).
+// width), {"at": [selector, part, pixels down]} (a click), {"scroll": [selector, pixels]}, {"hover": selector}, {"focus": selector},
+// {"back": true}, {"size": [width, height]}, {"colours": "dark"}, {"picture": name}, {"see": true},
+// {"time": fragment} (milliseconds until what is in sight is drawn, and until all of it is), {"frames": [selector, from, to]} (a drag:
+// frames per second).
 const path = require("node:path");
 
 const { run } = require("./opened_page.js");

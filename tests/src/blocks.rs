@@ -1,4 +1,4 @@
-//! A table of which every row fills a block of its own, so that a row's address says which block is read.
+//! A table with one row to a block, so that a row's address says which block is read.
 
 use std::path::PathBuf;
 
@@ -14,12 +14,12 @@ pub struct TableOfBlocks {
     blocks: u64,
     /// Its file relative to the data directory, as the server says.
     pub file: String,
-    /// Its files for the page cache.
+    /// Paths of its files, for `page_cache`.
     pub files: Vec<PathBuf>,
 }
 
 impl TableOfBlocks {
-    /// Makes it; at most 131072 blocks, so that it is one file.
+    /// Creates it. At most 131072 blocks, so that it is one file.
     ///
     /// # Panics
     /// When the server cannot.
@@ -45,10 +45,10 @@ impl TableOfBlocks {
         }
     }
 
-    /// SQL that reads this many blocks one by one by address, each once, no two of them near each other and never the
-    /// first, behind which the kernel reads ahead.
+    /// SQL that reads this many blocks one by one by address, each once: no two of them close together, and never the first, after which
+    /// the kernel reads ahead.
     pub fn read_singly(&self, reads: u64) -> String {
-        /// A prime that does not divide the number of blocks comes by every block once.
+        /// A prime that does not divide the number of blocks visits every block once.
         const STEP: u64 = 2531;
         let blocks = self.blocks;
         assert!(
@@ -58,7 +58,7 @@ impl TableOfBlocks {
         self.read_by(reads, &format!("(n * {STEP}) % {blocks}"))
     }
 
-    /// SQL that reads every second block in order, from `first` on: the kernel reads ahead.
+    /// SQL that reads every second block in order, from `first` on, so that the kernel reads ahead.
     pub fn read_every_second(&self, first: u64) -> String {
         self.read_by(self.blocks / 2 - 1, &format!("2 * n - 2 + {first}"))
     }

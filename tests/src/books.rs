@@ -1,4 +1,4 @@
-//! What a recorder takes of its host, by the kernel's books.
+//! What a recorder uses of its host, by the kernel's accounting.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use crate::children;
 
-/// At a moment.
+/// All of it at one moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Books {
-    /// Largest resident set so far of the recorder and of the process that reads names, bytes.
+    /// Peak resident set of the recorder plus that of the process that reads names, bytes.
     pub memory: u64,
-    /// Files that both have open.
+    /// Open files of both.
     pub files: usize,
     /// Kernel memory of its maps and programs, bytes.
     pub maps: u64,
-    /// Room that the recording takes on its disk, bytes.
+    /// Size of the recording on disk, bytes.
     pub disk: u64,
     /// Files of the recording.
     pub segments: usize,
@@ -25,10 +25,10 @@ pub struct Books {
 }
 
 impl Books {
-    /// Of a recorder that lives, and what it has written.
+    /// Of a running recorder, and what it has written.
     ///
     /// # Panics
-    /// When it does not live.
+    /// When it is not running.
     #[track_caller]
     pub fn of(pid: u32, recording: &Path) -> Books {
         let processes = || [vec![pid], children(pid)].concat().into_iter();
@@ -88,7 +88,7 @@ fn cpu(pid: u32) -> Duration {
     Duration::from_secs_f64(ticks as f64 / a_second as f64)
 }
 
-/// Bytes and files below a folder; what is removed meanwhile counts nothing.
+/// Bytes and files below a folder; what is removed meanwhile is not counted.
 fn size(folder: &Path) -> (u64, usize) {
     let mut all = (0, 0);
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

@@ -1,4 +1,4 @@
-//! Whom blocked time led to, as `dbtime report --causes` tells it.
+//! What blocked time led to, as `dbtime report --causes` says.
 
 use serde_json::Value;
 
@@ -34,19 +34,19 @@ pub fn causes(recorded: &Recorded) -> Value {
 /// A part of the time of a wait, and where it led.
 #[derive(Debug, Clone)]
 pub struct Part {
-    /// What was waited in.
+    /// The wait event.
     pub wait: String,
     /// The statement that waited.
     pub text: String,
-    /// Of the cause.
+    /// Kind of the cause.
     pub kind: String,
-    /// Of the session at the root; 0 = it is none. The next ones are of it too.
+    /// Session at the root, to which the next three fields belong, too; 0 = no session.
     pub pid: u32,
     /// Kind of server process.
     pub backend_type: String,
-    /// In which wait event it was.
+    /// The wait event that it was in.
     pub root_wait: String,
-    /// What the kernel says that it did.
+    /// Its state as the kernel saw it.
     pub state: String,
     /// How long.
     pub seconds: f64,
@@ -55,7 +55,7 @@ pub struct Part {
 /// All parts of such a report.
 ///
 /// # Panics
-/// When it is none.
+/// When it is no such report.
 pub fn parts(report: &Value) -> Vec<Part> {
     let word = |of: &Value| of.as_str().unwrap_or_default().to_string();
     let mut parts = Vec::new();

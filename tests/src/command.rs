@@ -13,21 +13,21 @@ use tempfile::TempDir;
 pub struct Outcome {
     /// Exit code; -1 when it was killed.
     pub code: i32,
-    /// What it printed.
+    /// What it wrote to standard output.
     pub stdout: String,
-    /// What it said beside.
+    /// What it wrote to standard error.
     pub stderr: String,
 }
 
 impl Outcome {
-    /// Asserts the exit code, and shows everything that was said when it is another.
+    /// Asserts the exit code; on a mismatch, shows everything that the command printed.
     #[track_caller]
     pub fn expect_code(self, code: i32) -> Outcome {
         assert_eq!(self.code, code, "exit code of {self:#?}");
         self
     }
 
-    /// Asserts that an error message has these words, in any case of letters.
+    /// Asserts that standard error has these words, in upper or lower case.
     #[track_caller]
     pub fn expect_stderr(self, words: &[&str]) -> Outcome {
         let said = self.stderr.to_lowercase();
@@ -51,7 +51,7 @@ impl From<Output> for Outcome {
     }
 }
 
-/// Runs the command, which must come to an end by itself; with it, the largest resident set that it had, in bytes.
+/// Runs the command, which must end by itself; returns its peak resident set, too, in bytes.
 ///
 /// # Panics
 /// When it cannot be run.
@@ -103,7 +103,7 @@ pub fn dbtime<A: AsRef<OsStr>>(arguments: &[A]) -> Outcome {
 
 /// Runs the command as user `nobody`, without any capability.
 pub fn dbtime_as_nobody<A: AsRef<OsStr>>(arguments: &[A]) -> Outcome {
-    // A copy, because the build directory may lie where nobody is let in.
+    // A copy, because the user nobody may not be able to enter the build directory.
     let open = open_directory();
     let copy = copy_of_command(open.path());
     Command::new("setpriv")
@@ -116,8 +116,8 @@ pub fn dbtime_as_nobody<A: AsRef<OsStr>>(arguments: &[A]) -> Outcome {
         .into()
 }
 
-/// A copy of the command in a folder, by another process: a file that is open for writing cannot be run, and whatever a test beside this
-/// one starts while it is being copied here would have it open, too, for a moment.
+/// Copies the command into a folder, in another process: a file that is open for writing cannot be executed, and a child that another test
+/// starts during the copy would inherit it open for a moment.
 ///
 /// # Panics
 /// When it cannot be copied.

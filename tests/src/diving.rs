@@ -56,7 +56,7 @@ pub fn instances() -> Vec<String> {
     names.filter(|name| name.starts_with("dbtime-")).collect()
 }
 
-/// A dive that goes on; killed when dropped.
+/// A running dive; killed when dropped.
 #[derive(Debug)]
 pub struct Diving {
     child: Child,
@@ -68,7 +68,7 @@ impl Diving {
     /// Starts it with these arguments and waits until it traces.
     ///
     /// # Panics
-    /// When it ends before.
+    /// When it ends before that.
     #[track_caller]
     pub fn start(arguments: &[&str]) -> Diving {
         let mut child = Command::new(dbtime_binary())
@@ -101,7 +101,7 @@ impl Diving {
     /// Waits until it ends.
     ///
     /// # Panics
-    /// When it writes something that is no text.
+    /// When it writes something that is not UTF-8.
     pub fn wait(mut self) -> Outcome {
         self.stderr.read_to_string(&mut self.said).expect("text");
         let mut stdout = String::new();

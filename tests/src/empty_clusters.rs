@@ -1,4 +1,4 @@
-//! What `initdb` makes, made once for each build: the hundreds of clusters of the tests are copies, which take a tenth of the time.
+//! What `initdb` makes, made once per build: the hundreds of clusters that the tests start are copies, which takes a tenth of the time.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,16 +10,16 @@ use dbtime::throwaway::Cluster;
 
 use crate::servers::Server;
 
-/// One thread makes what all wait for.
+/// One thread makes it while the others wait.
 static MAKING: Mutex<()> = Mutex::new(());
 
-/// The data directory of an empty cluster that never ran. It stays, in `target`, for the programs of the tests that come later.
+/// The data directory of an empty cluster that never ran. It stays in `target` for test programs that run later.
 ///
 /// # Panics
 /// When it cannot be made.
 pub(crate) fn initialised(server: &Server, checksums: bool) -> PathBuf {
     let initdb = fs::metadata(server.program("initdb")).expect("each build has initdb");
-    // The copy of a build has its files' times.
+    // A copy of a build keeps the files' times, so it shares the cluster.
     let (major, bytes, time) = (server.major, initdb.len(), initdb.mtime());
     let checked = if checksums { "-checksums" } else { "" };
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -33,7 +33,7 @@ pub(crate) fn initialised(server: &Server, checksums: bool) -> PathBuf {
     let mut options = server.options();
     options.checksums = checksums;
     let cluster = Cluster::make(&options).unwrap_or_else(|e| panic!("{}: {e:#}", server.name));
-    // Whole under its name or not there at all; another program may make the same one now.
+    // Renamed into place when complete, because another program may be making the same one.
     let parent = kept.parent().expect("it is below target");
     fs::create_dir_all(parent).expect("target can be written to");
     let unfinished = tempfile::tempdir_in(parent).expect("target can be written to");

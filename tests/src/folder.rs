@@ -1,9 +1,9 @@
-//! What lies in a folder.
+//! The contents of a folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// All files in a folder and below, with what is in them, by their paths.
+/// All files in a folder and below, with their contents, by path.
 ///
 /// # Panics
 /// When one cannot be read.
@@ -24,10 +24,10 @@ pub fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-/// Copies what there is in a folder, and below, into another, which is made where it is not there.
+/// Copies everything in a folder and below into another one, which is created if it does not exist.
 ///
 /// # Panics
-/// Something cannot be read, or written.
+/// When something cannot be read or written.
 #[track_caller]
 pub fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a folder");

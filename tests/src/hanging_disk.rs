@@ -1,4 +1,4 @@
-//! A disk that hangs: a real file system on a device of its own, which takes no write until it is told to.
+//! A disk that hangs: a real file system on a device of its own, which can be told to accept no writes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,10 +15,10 @@ pub struct HangingDisk {
 }
 
 impl HangingDisk {
-    /// Mounts it; none, loudly, where there are no loop devices.
+    /// Mounts it; `None`, with a loud message, where there are no loop devices.
     ///
     /// # Panics
-    /// When it can have no file system.
+    /// When no file system can be made on it.
     pub fn mount(megabytes: u64) -> Option<HangingDisk> {
         let device = LoopDevice::new(megabytes)?;
         let directory = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
@@ -27,7 +27,7 @@ impl HangingDisk {
         Some(HangingDisk { directory, device })
     }
 
-    /// Whoever writes from now on hangs, and no signal ends that.
+    /// From now on every write hangs, and no signal interrupts it.
     ///
     /// # Panics
     /// When the kernel refuses.
@@ -37,7 +37,7 @@ impl HangingDisk {
             .arg(self.directory.path()));
     }
 
-    /// Whoever hangs goes on.
+    /// Lets the hanging writes go on.
     ///
     /// # Panics
     /// When it was not frozen.
@@ -54,7 +54,7 @@ impl HangingDisk {
         text.trim().to_string()
     }
 
-    /// A name on it.
+    /// A path on it.
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -62,7 +62,7 @@ impl HangingDisk {
 
 impl Drop for HangingDisk {
     fn drop(&mut self) {
-        // Frozen only where a test failed; what hangs could never be unmounted.
+        // Still frozen only if a test failed; with hanging writes it could never be unmounted.
         let _ = Command::new("fsfreeze")
             .arg("--unfreeze")
             .arg(self.directory.path())

@@ -1,4 +1,4 @@
-//! A server with functions that hold one of its internal locks, take it, hold the lock of a page or a spinlock, and are executed by a plan.
+//! A server with functions that hold or take one of its internal locks, hold the lock of a page or a spinlock, or run under a given plan.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -8,10 +8,10 @@ use dbtime::throwaway::{Cluster, Options};
 
 use crate::Server;
 
-/// A server with a function `hold(exclusive, us, spins)` that says for how long it has held the lock, and one `take(exclusive, times)`
-/// that says for how long it has waited for it; both in microseconds. `hold_page(relation, fork, block, exclusive, us)` does with the lock of
-/// a page what `hold` does. `by_plan(plan, us, spins)` reports the id of a plan (since PostgreSQL 18), and says for how long it then slept, or
-/// spun. `spin(us)` holds a spinlock, and says for how long it has waited for it.
+/// A server with a function `hold(exclusive, us, spins)` that returns for how long it has held the lock, and one `take(exclusive, times)`
+/// that returns for how long it has waited for it; both in microseconds. `hold_page(relation, fork, block, exclusive, us)` does with the
+/// lock of a page what `hold` does. `by_plan(plan, us, spins)` reports the id of a plan (since PostgreSQL 18), and returns for how long it
+/// then slept, or spun. `spin(us)` holds a spinlock, and returns for how long it has waited for it.
 ///
 /// # Panics
 /// When it cannot be built.

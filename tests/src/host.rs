@@ -18,7 +18,7 @@ pub fn can_record() -> bool {
     }
 }
 
-/// CPU time that a hypervisor has taken from this machine since it was started, as far as full hundredths of a second tell.
+/// CPU time that a hypervisor has stolen from this machine since it booted, in whole hundredths of a second.
 ///
 /// # Panics
 /// When /proc is not mounted.
@@ -36,10 +36,10 @@ pub fn stolen() -> Duration {
     Duration::from_millis(10 * ticks)
 }
 
-/// The folder of all sources.
+/// The root of the repository.
 ///
 /// # Panics
-/// Never: the tests lie in a folder of it.
+/// Never: the tests are in a folder of it.
 pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()

@@ -1,15 +1,15 @@
-//! Files as nobody makes them who means well.
+//! Files that are made to do harm.
 
 use std::fs::{self, OpenOptions};
 use std::path::Path;
 
 const SECTION: usize = 64;
 
-/// Has the headers of an ELF file say that these sections have so many bytes, and makes the file as long: it takes no more of the
-/// disk than before.
+/// Makes the headers of an ELF file claim that each of these sections has so many bytes, and makes the file that long: the added part is a
+/// hole, which takes no disk space.
 ///
 /// # Panics
-/// When the file is none, or lacks a section.
+/// When it is not an ELF file, or lacks a section.
 #[track_caller]
 pub fn claim_size(file: &Path, sections: &[&str], bytes: u64) {
     let mut elf = fs::read(file).expect("it can be read");
@@ -36,14 +36,14 @@ pub fn claim_size(file: &Path, sections: &[&str], bytes: u64) {
     file.set_len(length).expect("files may have holes");
 }
 
-/// Debug information of a few megabytes that would take hours to read: every unit has an abbreviation table of its own, which goes
-/// on through those of all others.
+/// Debug information of a few megabytes that would take hours to read: every unit has its own abbreviation table, which runs on through
+/// those of all later ones.
 ///
 /// # Panics
 /// When it cannot be written.
 pub fn endless_debug_information(info: &Path, abbreviations: &Path) {
     const UNITS: u32 = 200_000;
-    // A code that is used twice would end the reading: each is another one, of three bytes (LEB128).
+    // A repeated code would end the reading, so all differ; three bytes each (LEB128).
     let code = |n: u32| {
         let code = n + 0x4000;
         [

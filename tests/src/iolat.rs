@@ -63,7 +63,7 @@ pub struct BlockBucket {
 }
 
 impl Iolat {
-    /// Begins; returns once it really measures: its first interval has ended.
+    /// Starts it; returns once it is really measuring, after its first interval.
     ///
     /// # Panics
     /// When it ends instead, with what it said.
@@ -83,10 +83,10 @@ impl Iolat {
         Iolat { child, stdout, first }
     }
 
-    /// Ends it with Ctrl-C; gives its intervals, and the whole time.
+    /// Ends it with Ctrl-C; returns its intervals, and the line for the whole time.
     ///
     /// # Panics
-    /// When it says something else.
+    /// When it prints anything else.
     #[track_caller]
     pub fn stop(mut self) -> (Vec<BlockIo>, BlockIo) {
         // SAFETY: kill has no memory effects; the child is not reaped yet, so the pid is no other process's.

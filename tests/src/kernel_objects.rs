@@ -14,7 +14,7 @@ const LISTS: [(&str, libc::c_long); 4] = [
     ("type information", 23),
     ("link", 31),
 ];
-/// Files of probes that outlive who made them.
+/// Files that list probes which outlive their creators.
 const PROBES: [&str; 2] = ["kprobe_events", "uprobe_events"];
 /// The kernel frees some objects a moment after the last reference is gone.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -27,10 +27,10 @@ pub struct KernelObjects {
 }
 
 impl KernelObjects {
-    /// Looks.
+    /// Reads them.
     ///
     /// # Panics
-    /// When the kernel does not tell.
+    /// When the kernel does not list them.
     #[track_caller]
     pub fn now() -> KernelObjects {
         let bpf = LISTS

@@ -37,7 +37,7 @@ impl Latencies {
         self.0.iter().map(|row| row.bytes * row.count).sum()
     }
 
-    /// The time that this share of the events stay below or at, as the middle of its bucket.
+    /// The latency that this share of the events does not exceed, as the middle of its bucket.
     pub fn quantile(&self, share: f64) -> f64 {
         let mut rows: Vec<&LatencyRow> = self.0.iter().collect();
         rows.sort_by_key(|row| row.from_ns);

@@ -105,7 +105,7 @@ pub fn assert_between(what: &str, found: f64, least: f64, most: f64, share: f64,
 /// A number in JSON.
 ///
 /// # Panics
-/// When it is none.
+/// When it is not one.
 #[track_caller]
 pub fn number(value: &serde_json::Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))

@@ -6,7 +6,7 @@ use std::io;
 /// Ids of the BPF programs that a process holds open.
 ///
 /// # Panics
-/// When it does not live.
+/// When it is not running.
 #[track_caller]
 pub fn programs_of(pid: u32) -> Vec<u32> {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fdinfo")).expect("the process lives");
@@ -28,7 +28,7 @@ pub fn programs_of(pid: u32) -> Vec<u32> {
 /// True while the kernel has the program of this id.
 ///
 /// # Panics
-/// When the kernel does not tell.
+/// When the kernel refuses to say.
 #[track_caller]
 pub fn program_is_loaded(id: u32) -> bool {
     const BPF_PROG_GET_FD_BY_ID: libc::c_long = 13;

@@ -1,4 +1,4 @@
-//! `dbtime latch --exact` beside what a test does.
+//! `dbtime latch --exact` running beside a test.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, Command, Stdio};
@@ -17,14 +17,14 @@ pub struct Looking {
 }
 
 impl Looking {
-    /// Returns once its time has begun: two seconds after that it is not over, if it is to take six.
+    /// Returns once its period has begun: two seconds later, a period of six is not over.
     ///
     /// # Panics
-    /// It ends before.
+    /// When it ends before that.
     pub fn begin(cluster: &Cluster, arguments: &[&str]) -> Looking {
         let mut looking = Looking::start(cluster, arguments);
         looking.wait_until_attached();
-        // It begins with a second of the clock, which may be the one after the next.
+        // It begins at a whole second, which may be the one after the next.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
         let wait = Duration::from_millis(2_100) - Duration::from_nanos(now.subsec_nanos().into());
         std::thread::sleep(wait);
@@ -34,7 +34,7 @@ impl Looking {
     /// Returns at once.
     ///
     /// # Panics
-    /// It cannot be run.
+    /// When it cannot be run.
     pub fn start(cluster: &Cluster, arguments: &[&str]) -> Looking {
         let directory = cluster.data_dir().to_str().expect("a plain path");
         let mut child = Command::new(dbtime_binary())
@@ -61,7 +61,7 @@ impl Looking {
     /// Returns once all probes are in.
     ///
     /// # Panics
-    /// It ends before.
+    /// When it ends before that.
     #[track_caller]
     pub fn wait_until_attached(&mut self) {
         while !self.said.contains("sampled") {
@@ -73,7 +73,7 @@ impl Looking {
     /// What it printed, once it has ended well.
     ///
     /// # Panics
-    /// It failed.
+    /// When it failed.
     #[track_caller]
     pub fn finish(mut self) -> String {
         let mut shown = String::new();
@@ -85,10 +85,10 @@ impl Looking {
         shown
     }
 
-    /// The same, of `--format json`.
+    /// The same, with `--format json`.
     ///
     /// # Panics
-    /// It failed, or it is none.
+    /// When it failed, or its output is not JSON.
     #[track_caller]
     pub fn finish_json(self) -> Value {
         serde_json::from_str(&self.finish()).expect("JSON")

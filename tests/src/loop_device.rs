@@ -1,4 +1,4 @@
-//! A block device of our own, on which nobody else does I/O: whatever is counted there is the test's.
+//! A block device of our own, on which nobody else does I/O: whatever is counted there comes from the test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub struct DiskStat {
 }
 
 impl LoopDevice {
-    /// Makes one; none, loudly, where there are no loop devices.
+    /// Makes one; `None`, with a loud message, where there are no loop devices.
     ///
     /// # Panics
     /// When there is no room for its file.

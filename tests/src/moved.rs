@@ -1,4 +1,4 @@
-//! A PostgreSQL whose sessions have the ids of their statements elsewhere than those of others have them.
+//! A PostgreSQL whose sessions keep their query ids at another offset than usual.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use std::process::Command;
 use crate::program::build_id;
 use crate::{DebugFile, Programs, Server, run};
 
-/// `st_query_id` in the entries of PostgreSQL 16, as instructions have it.
+/// Offset of `st_query_id` in the status entries of PostgreSQL 16, as instructions encode it.
 const USUAL: [u8; 4] = 424_u32.to_le_bytes();
-/// The last parameter of a command's progress (`st_progress_param`): no command of 16 has so many.
+/// Offset of a command's last progress parameter (`st_progress_param`): no command of 16 uses that many.
 const MOVED: [u8; 4] = 416_u32.to_le_bytes();
-/// The functions that read or write it, each so often.
+/// The functions that read or write it, and how many instructions of each do.
 const FUNCTIONS: [(&str, usize); 4] = [
     ("pgstat_report_activity", 2),
     ("pgstat_report_query_id", 2),
@@ -19,8 +19,8 @@ const FUNCTIONS: [(&str, usize); 4] = [
     ("pg_stat_get_activity", 1),
 ];
 
-/// A copy of a build of PostgreSQL 16, in whose machine code the place is another one. To the server it is as any other; it has no debug
-/// information, and a build id of its own.
+/// A copy of a build of PostgreSQL 16 whose machine code was patched to use the other offset. It works like any other server; it has no
+/// debug information, and a build id of its own.
 #[derive(Debug)]
 pub struct Moved {
     /// The build.
@@ -29,7 +29,7 @@ pub struct Moved {
 }
 
 impl Moved {
-    /// Of this build.
+    /// Makes one from this build.
     ///
     /// # Panics
     /// When its code is not as it was compiled for the tests.
@@ -56,7 +56,7 @@ impl Moved {
         Moved { server, postgres }
     }
 
-    /// Installs a debug file of it, which says where the ids are.
+    /// Installs a debug file for it, which says where the ids are.
     ///
     /// # Panics
     /// When the compiler refuses it, or the folder of debug files cannot be written.
@@ -70,7 +70,7 @@ impl Moved {
     }
 }
 
-/// Where a function's code lies in the file: there, what is loaded first lies at the address of its offset.
+/// Where a function's code is in the file: in the first segment, addresses are file offsets.
 #[track_caller]
 fn place_of(program: &Path, function: &str) -> std::ops::Range<usize> {
     let symbols = run(Command::new("nm")
@@ -89,8 +89,8 @@ fn place_of(program: &Path, function: &str) -> std::ops::Range<usize> {
     address..address + size
 }
 
-/// Has the instructions of a function use the other place. Returns in how many they did. What is so far behind the stack pointer is
-/// something else: the byte before the distance says behind which register it is (ModRM).
+/// Makes the instructions of a function use the other offset; returns how many there were. The same offset from the stack pointer is
+/// something else: the byte before it says which register it is relative to (ModRM).
 fn move_in(bytes: &mut [u8], function: std::ops::Range<usize>) -> usize {
     let code = &mut bytes[function];
     let places: Vec<usize> = code

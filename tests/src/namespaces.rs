@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::{Outcome, dbtime_binary};
 
-/// Runs the command where a piece of shell has changed the mounts first, for this run only.
+/// Runs the command after a shell script has changed the mounts, for this run only.
 pub fn dbtime_after<A: AsRef<OsStr>>(mounts: &str, arguments: &[A]) -> Outcome {
     let scratch = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
     Command::new("unshare")
@@ -58,7 +58,7 @@ impl SmallDisk {
         SmallDisk { directory }
     }
 
-    /// A name on it.
+    /// A path on it.
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.directory.path().join(name)
     }

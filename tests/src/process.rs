@@ -78,7 +78,7 @@ pub fn is_exiting(pid: u32) -> bool {
     stat_field(pid, 9) & PF_EXITING != 0
 }
 
-/// Time since a process was forked, at most 10 ms too long: the kernel tells its begin in hundredths of a second, cut off.
+/// Time since a process was forked, at most 10 ms too long: the kernel gives its start time in hundredths of a second, rounded down.
 ///
 /// # Panics
 /// When the process is gone.
@@ -111,8 +111,8 @@ pub fn wait_for_state(pid: u32, state: char) {
     }
 }
 
-/// While it lives, the postmaster is stopped and reaps no child: a backend that has ended stays a zombie, of which the
-/// kernel still tells all that it ever used. No session can begin meanwhile.
+/// As long as this exists, the postmaster is stopped and reaps no children: a backend that has ended stays a zombie, for which the kernel
+/// still says all that it ever used. No session can begin meanwhile.
 #[derive(Debug)]
 pub struct Unreaped(u32);
 
@@ -165,7 +165,7 @@ pub fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Processes that work in a directory or below it: every process of a server whose data directory is there.
+/// Processes whose working directory is this one or one below it: every process of a server whose data directory is there.
 pub fn processes_in(directory: &Path) -> Vec<u32> {
     let processes = fs::read_dir("/proc").expect("/proc is mounted");
     processes

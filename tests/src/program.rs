@@ -123,7 +123,7 @@ impl Drop for DebugFile {
     }
 }
 
-/// A program that runs; killed when dropped.
+/// A running program; killed when dropped.
 #[derive(Debug)]
 pub struct Running(Child);
 

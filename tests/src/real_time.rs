@@ -1,13 +1,13 @@
-//! A task that no session gets a CPU beside.
+//! A thread that keeps sessions off a CPU.
 
 use std::io;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Has this CPU for so long, in a thread of its own: it goes before everything that has no real-time priority.
+/// Occupies this CPU for so long, in a thread of its own, which takes precedence over everything without real-time priority.
 ///
 /// # Panics
-/// The thread, without the privileges that this takes.
+/// In the thread, without the privileges that this needs.
 pub fn take_cpu(cpu: usize, time: Duration) -> JoinHandle<()> {
     thread::spawn(move || {
         // SAFETY: all-zero bytes are an empty set.

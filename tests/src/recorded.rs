@@ -24,8 +24,8 @@ pub struct Recorded {
     pub meta: Meta,
     /// Its sessions.
     pub sessions: Vec<SessionRow>,
-    /// Seconds of CPU that a hypervisor took from this machine meanwhile: sessions do not run then, nobody looks, and clocks go on.
-    /// 0 where the recorder was not ours.
+    /// Seconds of CPU that a hypervisor stole from this machine meanwhile: neither sessions nor the sampler run then, but clocks go on. 0
+    /// where the recorder was not ours.
     pub stolen: f64,
     /// Rows that could not be read.
     pub problems: Vec<Problem>,
@@ -40,7 +40,7 @@ impl Recorded {
     /// Reads a recording.
     ///
     /// # Panics
-    /// When it is none.
+    /// When it is not one.
     #[track_caller]
     pub fn open(path: &Path, stderr: String, home: Option<TempDir>) -> Recorded {
         let mut recorded = Recorded::open_without_latencies(path, stderr, home);
@@ -49,10 +49,10 @@ impl Recorded {
         recorded
     }
 
-    /// Stacks of its flame graph, frames apart by `;`, and their nanoseconds.
+    /// Stacks of its flame graph, frames separated by `;`, and their nanoseconds.
     ///
     /// # Panics
-    /// There is none.
+    /// When there is none.
     #[track_caller]
     pub fn flame(&self, options: &[&str]) -> Vec<(String, f64)> {
         let path = self.path.to_str().expect("a plain path");
@@ -67,7 +67,7 @@ impl Recorded {
     /// Reads all but the latencies.
     ///
     /// # Panics
-    /// When it is none.
+    /// When it is not one.
     #[track_caller]
     pub fn open_without_latencies(path: &Path, stderr: String, home: Option<TempDir>) -> Recorded {
         let recording = Recording::open(path).unwrap_or_else(|e| panic!("{e}\nrecord said: {stderr}"));
@@ -90,7 +90,7 @@ impl Recorded {
         }
     }
 
-    /// Every row is of a second that the recording covers: one before or after would make the elapsed time a second longer.
+    /// Asserts that every row is of a second that the recording covers: one before or after would make the elapsed time a second longer.
     ///
     /// # Panics
     /// When one is not.
@@ -202,7 +202,7 @@ impl Recorded {
         Report::of(&self.path, arguments)
     }
 
-    /// The same as it stands there: of what [`Report`] has no names for.
+    /// The same as JSON, for what [`Report`] has no fields for.
     #[track_caller]
     pub fn json(&self, arguments: &[&str]) -> serde_json::Value {
         let path = self.path.to_str().expect("a plain path");
@@ -210,7 +210,7 @@ impl Recorded {
         serde_json::from_str(&outcome.stdout).expect("JSON")
     }
 
-    /// DB time in seconds, and the text, by the id of the statement. That of all statements sums to DB time.
+    /// DB time in seconds, and the text, by the id of the statement. The times of all statements sum to DB time.
     #[track_caller]
     pub fn statements(&self) -> BTreeMap<String, (f64, String)> {
         let report = self.json(&[]);
@@ -311,12 +311,12 @@ impl SessionTime {
         self.ns(Some(wait), &State::ALL) as f64 / self.accounted_ns().max(1) as f64
     }
 
-    /// Sum of all its rows other than those in the run queue: for how long it stands there is for the host to say.
+    /// Sum of all its rows other than those in the run queue: how long it spends there depends on the host.
     pub fn beside_run_queue_ns(&self) -> u64 {
         self.accounted_ns() - self.ns(None, &[State::Runnable])
     }
 
-    /// Samples its rows rest on.
+    /// Number of samples behind its rows.
     pub fn samples(&self) -> u64 {
         self.activity.iter().map(|row| row.samples).sum()
     }

@@ -24,7 +24,7 @@ pub struct Recorder {
     path: PathBuf,
     /// Removed with the recorder, or handed on to what it recorded.
     home: Option<TempDir>,
-    /// What had been stolen of the machine when it began to sample.
+    /// CPU time that had been stolen from the machine when it began to sample.
     stolen: Duration,
 }
 
@@ -40,7 +40,7 @@ impl Recorder {
         Recorder::through(&[], arguments)
     }
 
-    /// As [`Recorder::start`], run by another command that changes what it may do or have.
+    /// As [`Recorder::start`], run by another command that changes its priority, limits or environment.
     pub fn through(wrapper: &[&str], arguments: &[&str]) -> Recorder {
         let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
         let path = home.path().join("test.dbt");
@@ -148,7 +148,7 @@ impl Recorder {
         recorded
     }
 
-    /// As [`Recorder::finish`]; latencies are not read: of a long recording of many sessions they would not fit into memory.
+    /// As [`Recorder::finish`], but latencies are not read: those of many sessions in a long recording would not fit into memory.
     #[track_caller]
     pub fn finish_without_latencies(self) -> Recorded {
         let (outcome, path, home) = self.end();

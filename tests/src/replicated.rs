@@ -1,4 +1,4 @@
-//! A server and a standby of it for which its commits wait, each at its end of a network of their own.
+//! A primary and a standby that its commits wait for, each at one end of a network of their own.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Replicated {
     /// Stopped first.
     pub standby: Cluster,
-    /// For which clients' commits wait.
+    /// Commits of its clients wait for the standby.
     pub primary: Cluster,
     /// Between them.
     pub wire: Wire,
@@ -29,7 +29,7 @@ pub struct Replicated {
 /// How the standby is connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Over {
-    /// Each server has its end of a network of their own.
+    /// Each server is at its own end of the wire.
     Wire,
     /// By TCP, both at one end.
     Loopback,
@@ -38,10 +38,10 @@ pub enum Over {
 }
 
 impl Replicated {
-    /// Starts both; none, loudly, where there is no such network. `of_primary`, `of_standby`: further options.
+    /// Starts both; `None`, with a loud message, where there is no such network. `of_primary`, `of_standby`: further options.
     ///
     /// # Panics
-    /// When one does not start, or they do not find each other.
+    /// When one does not start, or the standby does not connect.
     pub fn start(
         server: &Server,
         over: Over,
@@ -119,7 +119,7 @@ impl Replicated {
     }
 }
 
-/// A process that a signal has stopped. It goes on when this is dropped.
+/// A process stopped by a signal. It goes on when this is dropped.
 pub struct Stopped(u32);
 
 impl Stopped {

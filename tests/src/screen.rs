@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::dbtime_binary;
 
-/// Nothing came for so long: what was being drawn is drawn.
+/// When nothing has come for this long, drawing has ended.
 const DRAWN_WITHIN: Duration = Duration::from_millis(60);
 /// How long the command may take to end.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Screen {
     child: Child,
     terminal: File,
-    /// The side of the command: as long as it is open the terminal stays what the command has left.
+    /// The command's side: as long as it is open, the terminal stays as the command left it.
     inside: OwnedFd,
     before: Modes,
     seen: Arc<Mutex<Seen>>,
@@ -42,7 +42,7 @@ impl Screen {
         Screen::start_with(arguments, size, &[])
     }
 
-    /// The same with more variables of the environment, or others.
+    /// The same with environment variables added or replaced.
     ///
     /// # Panics
     /// When there is no terminal to be had.
@@ -80,7 +80,7 @@ impl Screen {
                 if libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
                     return Err(std::io::Error::last_os_error());
                 }
-                // Tests may run below nohup; who sits before this terminal does not.
+                // Tests may run under nohup; whoever uses this terminal does not.
                 libc::signal(libc::SIGHUP, libc::SIG_DFL);
                 Ok(())
             });
@@ -153,7 +153,7 @@ impl Screen {
         loop {
             let (text, bytes) = (self.text(), self.bytes().len());
             if is_there(&text) {
-                // A screen is drawn from top to bottom: what is looked at may be half of it.
+                // A screen is drawn from top to bottom: this may be half of it.
                 std::thread::sleep(DRAWN_WITHIN);
                 if self.bytes().len() == bytes {
                     return text;
@@ -190,7 +190,7 @@ impl Screen {
         let until = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().expect("it is a child") {
-                // What it wrote last is on its way.
+                // Its last output may still be on its way.
                 std::thread::sleep(Duration::from_millis(100));
                 return status;
             }
@@ -261,7 +261,7 @@ fn window(columns: u16, rows: u16) -> libc::winsize {
     }
 }
 
-/// A terminal: the outside, and the side of who runs on it.
+/// A terminal: the outside, and the side of the command that runs on it.
 fn pair(columns: u16, rows: u16) -> (OwnedFd, OwnedFd) {
     let size = window(columns, rows);
     let (mut outside, mut inside) = (-1, -1);

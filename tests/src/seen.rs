@@ -1,14 +1,14 @@
-//! What BPF may not be shown.
+//! What may be hidden from BPF.
 
-/// Where calls are traced, a switch that BPF was not shown is repaired by the kernel's books, which are as old as its last tick: so
-/// many seconds may stay on the wrong side of CPU. `missed_switch` counts them.
+/// Where calls are traced, a switch that BPF did not see is repaired from the kernel's accounting, which is as old as its last tick: so
+/// many seconds may be wrongly on or off CPU. `missed_switch` counts them.
 pub const MISSED_SWITCH: f64 = 0.012;
 
-/// Asserts that nearly all requests (or their bytes) were seen, and none that there was not. Returns what is missing.
+/// Asserts that nearly all requests (or their bytes) were seen, and none that did not happen. Returns how much is missing.
 ///
-/// Some hosts let BPF see nothing that interrupts a protected process, as the end of a request may: most often one in 300 or
-/// fewer on the machine that this was written on, once one in 33, while the kernel's own tracer saw all. No request is ever counted twice, or of
-/// another's. `one` is the size of the largest request, in whatever is counted.
+/// Some hosts hide from BPF whatever interrupts a protected process, as the end of a request may: usually one request in 300 or fewer on
+/// the machine that this was written on, once one in 33, while the kernel's own tracer saw all of them. None is ever counted twice, nor one
+/// of somebody else's. `one` is the size of the largest request, in whatever is counted.
 ///
 /// # Panics
 /// When more are missing, or there are too many.

@@ -1,4 +1,4 @@
-//! The PostgreSQL builds that the tests run: the distribution's, and those that scripts/postgres-builds.sh got.
+//! The PostgreSQL builds that the tests run: the distribution's, and those that scripts/postgres-builds.sh fetched.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -36,7 +36,7 @@ impl Server {
         self.bin_dir.join(name)
     }
 
-    /// A copy of its files, under this name for messages. Only of what scripts/postgres-builds.sh got, which runs wherever it lies.
+    /// A copy of its files, under this name for messages. Only for builds that scripts/postgres-builds.sh fetched, which run from anywhere.
     ///
     /// # Panics
     /// When it cannot be copied.
@@ -86,7 +86,7 @@ pub fn distribution() -> Server {
     }
 }
 
-/// The builds without frame pointers, of these majors or of all. What is missing is said loudly.
+/// The builds without frame pointers, of these majors or of all. It says loudly which are missing.
 ///
 /// # Panics
 /// In CI, when one is missing.
@@ -119,7 +119,7 @@ fn build(major: u32) -> Option<Server> {
         ));
         return None;
     }
-    // A checkout below a closed home directory: the server, which must not be root, could not read its programs.
+    // With a checkout below a private home directory, the server, which must not be root, could not read its programs.
     let is_open = tree.ancestors().all(open_to_all);
     let server = Server {
         name: format!("PostgreSQL {major} without frame pointers"),

@@ -15,7 +15,7 @@ pub struct Session {
     client: Client,
     pid: u32,
     connected: Instant,
-    /// The backend was there.
+    /// When the backend was known to be there.
     answered: Instant,
     rusage: Arc<Mutex<Option<Duration>>>,
     durations: Arc<Mutex<Vec<Duration>>>,
@@ -55,7 +55,7 @@ impl Session {
     /// Connects to the database `postgres`.
     ///
     /// # Panics
-    /// When the server does not let it.
+    /// When the server refuses.
     #[track_caller]
     pub fn connect(cluster: &Cluster) -> Session {
         Session::connect_with(cluster, "")
@@ -64,7 +64,7 @@ impl Session {
     /// Connects with more options of the server (`-c name=value`).
     ///
     /// # Panics
-    /// When the server does not let it.
+    /// When the server refuses.
     #[track_caller]
     pub fn connect_with(cluster: &Cluster, options: &str) -> Session {
         Session::connect_by(cluster, config(cluster.socket_dir()), options)
@@ -73,7 +73,7 @@ impl Session {
     /// Connects as this user to this database.
     ///
     /// # Panics
-    /// When the server does not let it.
+    /// When the server refuses.
     #[track_caller]
     pub fn connect_as(cluster: &Cluster, user: &str, database: &str) -> Session {
         let mut config = config(cluster.socket_dir());
@@ -84,7 +84,7 @@ impl Session {
     /// The same, over TCP to this address.
     ///
     /// # Panics
-    /// When the server does not let it.
+    /// When the server refuses.
     #[track_caller]
     pub fn connect_to(cluster: &Cluster, address: &str, user: &str, database: &str) -> Session {
         let mut config = Config::new();
@@ -164,7 +164,7 @@ impl Session {
     /// Asks for one value.
     ///
     /// # Panics
-    /// When the server does not tell.
+    /// When the server returns an error, or no value.
     #[track_caller]
     pub fn ask(&mut self, sql: &str) -> String {
         let answer = self.client.simple_query(sql);
@@ -176,7 +176,7 @@ impl Session {
         value.unwrap_or_else(|| panic!("{sql}: no value"))
     }
 
-    /// What the server says that the statements since the last call took, with parsing and commit. Only with
+    /// How long the statements since the last call took according to the server, with parsing and commit. Only with
     /// `-c log_duration=on`.
     ///
     /// # Panics
@@ -185,13 +185,13 @@ impl Session {
         std::mem::take(&mut *self.durations.lock().expect("no holder panics"))
     }
 
-    /// Waits until its backend sleeps, for want of work: all that it did is then in the kernel's accounting.
+    /// Waits until its backend sleeps for lack of work: by then all that it did is in the kernel's accounting.
     #[track_caller]
     pub fn wait_until_idle(&self) {
         wait_for_state(self.pid, 'S');
     }
 
-    /// Burns CPU in user code for this long: no table, no system call but the clock's, which is none.
+    /// Burns CPU in user code for this long: no table, and no system call (reading the clock needs none).
     #[track_caller]
     pub fn burn(&mut self, time: Duration) {
         self.run(&format!(
@@ -208,7 +208,7 @@ impl Session {
         ));
     }
 
-    /// Ends the session while its postmaster does not reap it ([`crate::Unreaped`]).
+    /// Ends the session while the postmaster is kept from reaping it ([`crate::Unreaped`]).
     ///
     /// # Panics
     /// When it does not end.

@@ -1,4 +1,4 @@
-//! A disk that is slow for some: a real file system on a device of its own, on which the kernel lets them write so often only.
+//! A disk that is slow for some processes: a real file system on a device of its own, which the kernel lets them write to only so often.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::HangingDisk;
 
-/// Where the kernel's controllers are, of either generation.
+/// Where the kernel's I/O controller is, in cgroups v1 and v2.
 const FIRST: &str = "/sys/fs/cgroup/blkio";
 const SECOND: &str = "/sys/fs/cgroup";
 /// Disks that this process has had: tests that run beside each other have one each.
@@ -20,16 +20,16 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct SlowDisk {
     group: PathBuf,
-    /// Where the limit stands, and how.
+    /// The file that sets the limit, and its format.
     limit: (PathBuf, fn(&str, u32) -> String),
     disk: HangingDisk,
 }
 
 impl SlowDisk {
-    /// Mounts it; none, loudly, where there is no such device or controller.
+    /// Mounts it; `None`, with a loud message, where there is no such device or controller.
     ///
     /// # Panics
-    /// When it can have no file system.
+    /// When no file system can be made on it.
     pub fn mount(megabytes: u64, writes_per_second: u32) -> Option<SlowDisk> {
         let disk = HangingDisk::mount(megabytes)?;
         let device = disk.device();
@@ -41,7 +41,7 @@ impl SlowDisk {
             (first.join(name), "blkio.throttle.write_iops_device", limit)
         } else {
             let root = Path::new(SECOND);
-            // It may be on already, or not to be had: then the limit cannot be set.
+            // It may be enabled already, or not be available: then the limit cannot be set.
             let _ = fs::write(root.join("cgroup.subtree_control"), "+io");
             let limit = |device: &str, writes| format!("{device} wiops={writes}");
             (root.join(name), "io.max", limit)
@@ -62,7 +62,7 @@ impl SlowDisk {
         }
     }
 
-    /// It takes so many writes a second from now on.
+    /// From now on it takes so many writes a second.
     ///
     /// # Panics
     /// When the kernel refuses.
@@ -71,7 +71,7 @@ impl SlowDisk {
         fs::write(file, limit(&self.disk.device(), writes_per_second)).expect("it is set already");
     }
 
-    /// It is slow for this process.
+    /// Makes it slow for this process.
     ///
     /// # Panics
     /// When that has ended.
@@ -79,7 +79,7 @@ impl SlowDisk {
         fs::write(self.group.join("cgroup.procs"), pid.to_string()).expect("it lives");
     }
 
-    /// Whoever writes waits until that is on the disk.
+    /// From now on every write waits until it is on the disk.
     ///
     /// # Panics
     /// When the kernel refuses.
@@ -100,7 +100,7 @@ impl SlowDisk {
 impl Drop for SlowDisk {
     fn drop(&mut self) {
         let give_up = Instant::now() + PATIENCE;
-        // As long as one of them lives the group stays.
+        // The group cannot be removed while one of them lives.
         while fs::remove_dir(&self.group).is_err() && Instant::now() < give_up {
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -46,7 +46,7 @@ impl Snapping {
             "dbtime snap {arguments:?}: {:?}",
             child.wait()
         );
-        // What it says further is read, or it would wait for a reader.
+        // The rest of its output is read, or it would block on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
         // The first snapshot begins with the next whole second.
         std::thread::sleep(Duration::from_millis(1_300));

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 pub mod event {
     /// Cached reads.
     pub const SEQUENTIAL_READ: u32 = 146;
-    /// Reads past the page cache.
+    /// Reads that bypass the page cache.
     pub const DIRECT_READ: u32 = 198;
     /// A semaphore that nobody raises.
     pub const ROW_LOCK: u32 = 237;
@@ -39,7 +39,7 @@ pub struct WaitTruth {
     pub ns: u64,
     /// Of that, on a CPU.
     pub cpu_ns: u64,
-    /// How long by what the session told its own clockwork, microseconds.
+    /// How long as the session itself timed it, microseconds.
     pub db_us: u64,
     /// How long it was kept from its CPU between its clock and its event, where that was more than a millisecond.
     pub kept_ns: u64,

@@ -15,7 +15,7 @@ const ADDRESSES: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
 /// `TUNSETIFF`, `IFF_TUN | IFF_NO_PI` (include/uapi/linux/if_tun.h).
 const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
 const TUN_WITHOUT_HEADER: libc::c_short = 0x1001;
-/// How often a thread looks whether it is to end.
+/// How often a thread checks whether it is to end.
 const PATIENCE_MS: libc::c_int = 100;
 /// Longer than any packet.
 const PACKET: usize = 65_536;
@@ -29,7 +29,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Lays one that delays nothing; none, loudly, where there are no TUN devices.
+    /// Makes one that delays nothing; `None`, with a loud message, where there are no TUN devices.
     ///
     /// # Panics
     /// When the kernel has no network namespaces.
@@ -69,7 +69,7 @@ impl Wire {
         ADDRESSES[end]
     }
 
-    /// Whatever is started in this is at that end.
+    /// Runs `start` at that end; whatever it starts stays there.
     ///
     /// # Panics
     /// When the thread may not enter the namespace.
@@ -94,7 +94,7 @@ fn enter(namespace: &File) {
     assert_eq!(entered, 0, "{}", io::Error::last_os_error());
 }
 
-/// A namespace with one end of the wire, and what packets are read from and written to.
+/// A namespace with one end of the wire, and the device that its packets are read from and written to.
 fn make_end(end: usize) -> (File, File) {
     // SAFETY: unshare has no memory effects; it is this thread's namespace alone that changes.
     let alone = unsafe { libc::unshare(libc::CLONE_NEWNET) };
@@ -111,7 +111,7 @@ fn make_end(end: usize) -> (File, File) {
         *to = from.cast_signed();
     }
     request.ifr_ifru.ifru_flags = TUN_WITHOUT_HEADER;
-    // SAFETY: the request lives as long as the call, which writes nothing behind it.
+    // SAFETY: the request lives as long as the call, which writes nothing beyond it.
     let made = unsafe { libc::ioctl(tun.as_raw_fd(), TUNSETIFF, &raw mut request) };
     assert_eq!(made, 0, "{}", io::Error::last_os_error());
     let (own, other) = (ADDRESSES[end], ADDRESSES[1 - end]);
@@ -138,7 +138,7 @@ fn take(mut from: File, to: &Sender<(Instant, Vec<u8>)>, delay_us: &AtomicU64, e
             events: libc::POLLIN,
             revents: 0,
         };
-        // SAFETY: it is one, and lives as long as the call.
+        // SAFETY: there is one `pollfd`, which lives as long as the call.
         if unsafe { libc::poll(&raw mut waits, 1, PATIENCE_MS) } <= 0 {
             continue;
         }

@@ -1,12 +1,12 @@
-/* Stands in for an Oracle instance, of which no licence is needed to test: processes with a shared segment laid out like
- * X$KSUSE that do real work between functions called like Oracle's, and write down the truth about it.
+/* Stands in for an Oracle instance, so that tests need no licence: processes with a shared segment laid out like X$KSUSE that do real
+ * work between functions called like Oracle's, and write down the truth about it.
  *
  *   stand_in DIRECTORY SECONDS SESSIONS KIND,KIND…     KIND: cached direct sleep spin semaphore named unnamed; with
  *   "statements" among them every wait belongs to a new statement
  *
- * It makes DIRECTORY/map.csv, as the script of `dbtime oracle-map` does, says "ready", and waits for a line on standard input;
- * then every session does all kinds in turn for so many seconds, and again for every further line. It says "done" when DIRECTORY/truth.csv is written: for each
- * pid, event and statement how often, how long (CLOCK_MONOTONIC), and of that how long on a CPU (CLOCK_THREAD_CPUTIME_ID).
+ * It makes DIRECTORY/map.csv, as the script of `dbtime oracle-map` does, says "ready", and waits for a line on standard input; then every
+ * session does all kinds in turn for so many seconds, and again for every further line. It says "done" when DIRECTORY/truth.csv is written:
+ * for each pid, event and statement how often, how long (CLOCK_MONOTONIC), and how long of that on a CPU (CLOCK_THREAD_CPUTIME_ID).
  * Sessions then wait for work again, until standard input ends. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -36,7 +36,7 @@
 enum { SEQUENTIAL_READ = 146, DIRECT_READ = 198, ROW_LOCK = 237, FROM_CLIENT = 351, LATCH = 8, QUANTUM = 515,
        ONLY_IN_BINARY = 600, NOWHERE = 700, EVENTS = 650 };
 
-/* The table of event names: the pointer to the name first, as everything says of Oracle's that says anything. */
+/* The table of event names: the pointer to the name comes first, as every source that describes Oracle's says. */
 struct event {
 	const char *name;
 	uint64_t parameters[3];
@@ -73,7 +73,7 @@ static void put(int offset, uint32_t value)
 	__atomic_store_n((uint32_t *)(session + offset), value, __ATOMIC_RELEASE);
 }
 
-/* Two bytes of no operation at the entry, so that there is an instruction at +2, as in Oracle 12c and later. */
+/* Two bytes of nop at the entry, so that there is an instruction at +2, as in Oracle 12c and later. */
 #define HOOKED __attribute__((noinline, noclone, used, visibility("default"), patchable_function_entry(2, 0)))
 
 HOOKED void kskthbwt(uint64_t x, uint64_t timestamp, uint64_t event)
@@ -100,7 +100,7 @@ struct truth {
 };
 static struct truth truths[64];
 
-/* Who needs longer from its clock to its event, or back, was kept from its CPU in between. */
+/* A session that takes longer than this from its clock to its event, or back, was kept from its CPU in between. */
 #define LONG_NS 1000000
 
 static void note(uint32_t event, uint32_t statement, uint64_t ns, uint64_t cpu_ns, uint64_t db_us, uint64_t beside_ns)
@@ -189,7 +189,7 @@ static void wait_in(const char *kind, uint32_t statement)
 	note(event, statement, end - begin, clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu, db_us, beside_ns);
 }
 
-/* Waits for the next message of its client: the parent. */
+/* Waits for the next message from its client, the parent. */
 static void wait_for_message(int from)
 {
 	char c;

@@ -1,5 +1,5 @@
-//! `dbtime agent` on a host with two servers: what is recorded comes into the store, whoever is killed on the way and whether the store
-//! is there or not.
+//! `dbtime agent` on a host with two servers: what is recorded gets into the store, whatever is killed on the way and whether the store is
+//! there or not.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -203,7 +203,7 @@ fn all_that_two_servers_did_comes_into_the_store_whoever_is_killed() {
     agent.wait_for(&["recorder started (pid "]);
     agent.wait_for(&["recording PostgreSQL"]);
     sleep(&mut sleepers, 4);
-    // Beside them it tries to put what there is.
+    // Its other children try to upload what there is.
     let is_recorder = |pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.split(|&byte| byte == 0).any(|word| word == b"record")
@@ -246,7 +246,7 @@ fn all_that_two_servers_did_comes_into_the_store_whoever_is_killed() {
         (clusters.len(), Some(0)),
         "{listing:#}"
     );
-    // Nobody has been asked for longer than some seconds' work that the killed one had not written.
+    // All of it is there except some seconds that the killed recorder had not written.
     let url = format!("{}?host=db1", store.display());
     let report = report_of(&url);
     let slept = seconds_in(&report, "Timeout:PgSleep");
@@ -402,7 +402,7 @@ fn free(path: &Path) -> u64 {
     number.parse().expect("a number")
 }
 
-/// Somebody else writes a file, and so much is left.
+/// Fills the disk as others might, until so much is free.
 fn fill_up_to(filler: &Path, left: u64) {
     let folder = filler.parent().expect("it is in a folder");
     let bytes = free(folder).checked_sub(left).expect("there is more room");
@@ -444,8 +444,8 @@ fn others_that_fill_the_disk_cost_the_oldest_recordings_only_while_the_store_is_
     agent.stop();
     assert_eq!(manifests(&store), 1);
 
-    // It does not: the oldest goes, and no more than has to. As long as it is not known whether it is for long, that is when half of what is
-    // to be left to others is in use.
+    // It does not: the oldest goes, and no more than has to. As long as the store may be away only briefly, that begins when half of what
+    // is to be left to others is in use.
     fs::remove_file(disk.join("filler")).expect("our own file");
     fs::rename(&there, &away).expect("our own folder");
     let planted: Vec<PathBuf> = (1..=3).map(|hour| plant(&folder, FIRST_HOUR + hour)).collect();
@@ -541,7 +541,7 @@ fn exact_recordings_are_made_when_a_condition_is_met_and_never_beyond_the_budget
     let locked = Instant::now();
     std::thread::scope(|scope| {
         for waiter in &mut waiters {
-            // When something fails here nobody gives the lock back.
+            // If something fails here, nobody releases the lock.
             waiter.run("SET lock_timeout = '90s'");
             scope.spawn(|| {
                 waiter.run("SELECT pg_advisory_lock(1)");
@@ -553,7 +553,7 @@ fn exact_recordings_are_made_when_a_condition_is_met_and_never_beyond_the_budget
             first.contains("wait=lock ") && first.contains(" above 1.5: exact recording for 10 s"),
             "{first}"
         );
-        // It was begun for the lock, in time.
+        // It was started because of the lock, and in time.
         assert!(
             locked.elapsed() < Duration::from_secs(9),
             "{:?}",
@@ -570,7 +570,7 @@ fn exact_recordings_are_made_when_a_condition_is_met_and_never_beyond_the_budget
         agent.wait_for(&["no exact recording: the 25 s of this hour's budget are used"]);
         wait_until("exact recordings are put at once", || manifests(&store) == 2);
         agent.stop();
-        // The next agent has no other budget.
+        // The next agent shares that budget.
         agent = Agent::start(&config);
         agent.wait_for(&["no exact recording: the 25 s of this hour's budget are used"]);
         wait_until("what was recorded is put", || manifests(&store) == 3);

@@ -1,4 +1,4 @@
-//! The sampled tier is held against the exact one, recorded at the same time. `make bench-agreement` does it for many loads.
+//! Compares the sampled tier with the exact one, recorded at the same time. `make bench-agreement` does it for many loads.
 
 use dbtime::throwaway::Options;
 use dbtime_model::State;
@@ -6,9 +6,9 @@ use dbtime_tests::{Recorder, distribution, needs_recording, pgbench, say};
 
 const SYNC: &str = "IO:WALSync";
 
-/// A session that syncs its commits waits for the disk for some 0.1 ms at a time, and leaves its CPU idle: that is when a timer
-/// comes latest. Sampled at moments that depend on it, or where what it slept in is guessed by what it does when it is looked at, such
-/// waits had between half and twice their time.
+/// A session that syncs its commits waits for the disk for some 0.1 ms at a time, and leaves its CPU idle: that is when a timer is latest.
+/// When samples were taken at moments that depend on it, or what a session slept in was guessed from what it did when it was looked at,
+/// such waits got between half and twice their time.
 #[test]
 fn short_waits_for_the_disk_have_their_time() {
     needs_recording!();

@@ -297,7 +297,7 @@ fn wait_for(path: &Path) {
     }
 }
 
-/// What it leaves says what it is, and gives its name to the next one; nobody else does that.
+/// What a killed import leaves says what it is, and makes way for the next import of that name, but for nothing else.
 #[test]
 fn a_killed_import_is_in_nobodys_way() {
     let home = scratch();
@@ -347,7 +347,7 @@ fn a_killed_import_is_in_nobodys_way() {
         report.stdout.contains("main") && !report.stdout.contains("f_7"),
         "{report:#?}"
     );
-    // And of a whole one nothing is removed.
+    // Nor is anything of a complete one removed.
     dbtime(&import).expect_code(1).expect_stderr(&["already exists"]);
 }
 
@@ -357,7 +357,7 @@ fn the_name_of_a_program_brings_no_line_of_its_own() {
     needs_recording!();
     let home = scratch();
     let program = home.path().join("x\nforged: all is well");
-    // Not by this process, whose other threads' children would hold it open for writing.
+    // Not copied by this process: children of its other threads would hold it open for writing.
     let copied = Command::new("cp").arg("/bin/sleep").arg(&program).status();
     assert!(copied.expect("cp runs").success());
     let child = Ended(Command::new(&program).arg("60").spawn().expect("it can be run"));
@@ -595,7 +595,7 @@ fn wrong_usage_is_told_apart_from_failure() {
         &["record", "-d", "soon", "-o", "x.dbt"],
         &["record", "-d", "1d", "-o", "x.dbt"],
         &["record", "-p", "1", "--postgres", "/", "-o", "x.dbt"],
-        // None is here.
+        // There is no recording here.
         &["report"],
         &["report", recording, "--format", "xml"],
         &["report", recording, "--by", "weather"],

@@ -1,4 +1,4 @@
-//! `dbtime calibrate`: what looking costs is measured for every way to look or refused with a reason, and reports use it.
+//! `dbtime calibrate`: the cost of looking is measured for every way to look, or refused with a reason, and reports use it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -223,7 +223,7 @@ fn a_report_says_how_much_of_a_recording_of_this_host_is_the_recorder() {
         "{text}"
     );
 
-    // Of another host it says nothing, whether it is kept here or named.
+    // A calibration of another host is not used, whether it is kept here or named.
     let mut other = calibration;
     other.host.name.push_str("-other");
     fs::write(&kept, serde_json::to_vec(&other).expect("JSON")).expect("a file");
@@ -252,7 +252,7 @@ fn a_trace_of_strace_is_weighed_only_with_a_calibration_that_was_named() {
     }
     assert_eq!(cost["cost_of_looking"]["calls"], 7);
     assert_eq!(cost["cost_of_looking"]["is_other_host_possible"], true);
-    // What is no calibration is said to be none.
+    // A file that is no calibration is said to be none.
     let output = dbtime(&state, &["report", trace, "--calibration", trace])
         .output()
         .expect("it runs");
@@ -307,7 +307,7 @@ fn ended_by_ctrl_c_it_leaves_nothing_behind() {
     }
 }
 
-/// When a process started, in clock ticks since boot: tells it from a later one of the same number. 0 when it is gone.
+/// When a process started, in clock ticks since boot: distinguishes it from a later one with the same pid. 0 when it is gone.
 fn start_of(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);

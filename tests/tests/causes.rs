@@ -1,4 +1,4 @@
-//! Who was waited for: chains of sessions whose holds are known, against the server's own word for who blocks whom.
+//! Who was waited for: chains of sessions whose holds are known, against what the server itself says about who blocks whom.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ fn by(report: &Value, wait: &str) -> BTreeMap<(u64, String), f64> {
     seconds
 }
 
-/// Who of these sessions waits for whom, as the server says it every few milliseconds: seconds by waiter and root.
+/// Which of these sessions waits for which, as the server says every few milliseconds: seconds by waiter and root.
 fn watch(cluster: &Cluster, length: Duration) -> BTreeMap<(u64, u64), f64> {
     let mut witness = Session::connect(cluster);
     let mut seconds = BTreeMap::new();
@@ -109,7 +109,7 @@ fn a_chain_of_sessions_leads_to_its_root_and_the_server_agrees() {
             "{}: {root:.3} of {all:.3} s led to the client of A, {by_server:.3} s by pg_blocking_pids",
             recorded.meta.collector.tier
         ));
-        // What A had executed last, as looks at the lock table say: there is none in the first and the last moment of its pause.
+        // What A executed last, by looks at the lock table: none falls into the first or the last moment of its pause.
         let said = report["causes"].as_array().expect("waits").iter();
         let parts = said.flat_map(|of| of["by"].as_array().expect("parts"));
         let last: f64 = parts
@@ -155,7 +155,7 @@ fn what_the_holder_does_meanwhile_is_named_in_every_version() {
         let [mut holder, mut waiter] = std::array::from_fn(|_| Session::connect(&cluster));
         let holder_pid = holder.pid();
         let pid = u64::from(holder_pid);
-        // Its language is a library: one that is loaded later has no table for unwinding for a moment.
+        // Its language is a library: if it is loaded later, it has no unwind table for a moment.
         holder.run("DO $$ BEGIN END $$");
         let recorder = Recorder::server(&cluster, &[]);
         let mut waited = 0.0;
@@ -200,9 +200,9 @@ fn what_the_holder_does_meanwhile_is_named_in_every_version() {
             .filter(|(stack, _)| computes(stack))
             .map(|(_, ns)| ns / 1e9)
             .sum();
-        // In run queues it was as long as the kernel says. Of samples whose stack is broken the function is known, but not from
-        // where it was called. A session that the sampler had pushed off its CPU, and that another CPU took meanwhile, has no
-        // stack: how many these are the recording says. Most of them are the holder's, and of these most are of this time.
+        // In run queues it was as long as the kernel says. For samples whose stack is broken the function is known, but not its callers. A
+        // session that the sampler pushed off its CPU, and that another CPU has taken since, has no stack: the recording says how many
+        // these are. Most of them are the holder's, and most of those are of this time.
         let computed = waited - 1.0 - queued;
         let torn = recorded.json(&[])["quality"]["torn_stacks"].as_f64();
         let torn = torn.expect("a number") / f64::from(recorded.meta.collector.rate_hz);
@@ -229,7 +229,7 @@ fn waits_for_a_device_lead_to_it_and_nothing_is_invented() {
     drop(load);
     let report = causes(&recorded);
     say(&recorded.text(&["--causes", "--top", "4"]));
-    // Who sleeps in the kernel for the disk waits for the device; who waits for a lock does not.
+    // A session that sleeps in the kernel for the disk waits for the device; one that waits for a lock does not.
     let waits = report["causes"].as_array().expect("waits");
     let sync = by(&report, "IO:WALSync");
     let all: f64 = sync.values().sum();
@@ -237,7 +237,7 @@ fn waits_for_a_device_lead_to_it_and_nothing_is_invented() {
     assert!(all > 0.1 && device > 0.9 * all, "{sync:?}");
     let followed = number(&report["followed_ns"]) / number(&report["blocked_ns"]);
     assert!(followed > 0.5, "{followed}");
-    // A row in whose place another one stands (docs/sampling.md) may have the end of its own wait: one sample in a minute, as measured.
+    // A row for which another one stood in (docs/sampling.md) may have the end of its own wait: one sample in a minute, as measured.
     let (mut of_locks, mut invented) = (0.0, 0.0);
     for wait in waits
         .iter()
@@ -384,7 +384,7 @@ fn a_deadlock_invents_nobody_and_a_blocker_that_is_terminated_is_named() {
         let error = 0.15 + recorded.stolen;
         assert_close("waits for each other, s", all, truth, 0.02, error);
         assert_close("who thinks, s", of(pids[1], "client"), thought, 0.05, error);
-        // Each of the others is in the circle, or nobody. What the two do before and after it is short.
+        // All other time is in the circle, or led to nobody. What the two do before and after it is short.
         let nobody = of(0, "unknown");
         let at_work = of(pids[0], "session") + of(pids[1], "session");
         assert_close(

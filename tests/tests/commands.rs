@@ -60,7 +60,7 @@ pub(crate) fn counts(report: &Value) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Eight clients of seven statements have so many other events that these fill the room that single events have by statement.
+/// Eight clients with seven statements have so many other events that these fill the room for single events by statement.
 #[test]
 fn commands_keep_their_statement_beside_however_many_other_events() {
     needs_recording!();
@@ -108,7 +108,7 @@ fn commands_last_as_long_as_their_session_is_busy() {
     let report = tail(&recorded);
     let all = number(&report["all"]["total_ns"]) / 1e9;
     let time = recorded.session(session.pid());
-    // It goes into its wait for the client on a CPU, and waits for one when it comes out of it: a command begins then, or after that.
+    // It enters its wait for the client on a CPU, and waits for a CPU when it leaves it: a command begins then, or later.
     let [least, most] = [&State::ALL[..], &[State::Sleep]].map(|states| {
         let waits = time.ns(Some("Client:ClientRead"), states);
         (time.elapsed_ns - waits) as f64 / 1e9
@@ -118,7 +118,7 @@ fn commands_last_as_long_as_their_session_is_busy() {
     ));
     assert_between("commands, s", all, least, most, 0.001, 0.0005);
     assert_eq!(report["all"]["count"], 60, "{report:#}");
-    // The server's own watch begins when it has the command, and ends before its answer is sent.
+    // The server's own clock starts when it has the command, and stops before its answer is sent.
     let by_server: f64 = durations.iter().map(Duration::as_secs_f64).sum();
     // Outside of it the session may wait for a CPU, too.
     let queued = time.ns(None, &[State::Runnable]) as f64 / 1e9;
@@ -128,7 +128,7 @@ fn commands_last_as_long_as_their_session_is_busy() {
     );
 }
 
-/// What the report says that slow commands of this query do, of those that take so many milliseconds on average.
+/// Asserts the first cause that the report names for slow commands of this query, and that it takes so many milliseconds on average.
 #[track_caller]
 fn assert_cause(recorded: &Recorded, text: &str, cause: &str, slow_ms: std::ops::Range<f64>) {
     let report = tail(recorded);
@@ -219,7 +219,7 @@ fn a_cpu_that_others_have_is_named() {
     let recorder = Recorder::server(&cluster, &[CALLS]);
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(5) {
-        // A twentieth of the time nobody else comes onto that CPU: one command in fifty meets it.
+        // For a twentieth of the time nobody else gets that CPU: one command in fifty meets it.
         let other = take_cpu(0, Duration::from_millis(30));
         let until = Instant::now() + Duration::from_millis(600);
         while Instant::now() < until {
@@ -262,7 +262,7 @@ fn a_disk_that_is_slow_for_some_commits_is_named() {
         for _ in 0..39 {
             session.run(insert);
         }
-        // Of ten writes a second each waits for two tenths of one.
+        // At ten writes a second, each waits for two tenths of a second.
         disk.limit(10);
         session.run(insert);
         disk.limit(FAST);
@@ -286,7 +286,7 @@ fn temporary_files_of_some_commands_are_named() {
     let cluster = distribution().start(options);
     let mut session = Session::connect(&cluster);
     session.run("SET work_mem = '64kB'");
-    // Or they are written when nobody waits for it.
+    // Otherwise they would be written when nobody waits for it.
     disk.write_through();
     disk.slow_down(session.pid());
     let sort = |rows: u32| {

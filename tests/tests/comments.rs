@@ -15,9 +15,9 @@ use postgres::{Client, Config, NoTls};
 
 /// How long the sessions of a recording work.
 const WORK: Duration = Duration::from_secs(5);
-/// The server's clock of a statement begins when it has come, and ends before the server says that it is idle, seconds.
+/// The server's clock of a statement starts when it has arrived, and stops before the server says that it is idle, seconds.
 const AROUND: f64 = 0.000_1;
-/// Without programs in the kernel a session is found so late, seconds.
+/// How late a session is found without BPF programs, seconds.
 const FOUND_LATE: f64 = 0.25;
 /// What a comment must not bring to disk.
 const SECRET: &str = "ZQ4711";
@@ -34,8 +34,8 @@ fn server(server: &Server, ids: &str) -> Cluster {
     server.start(options)
 }
 
-/// A connection whose server says how long each statement took: a client's own clock goes on while its session waits for a CPU to read
-/// it, and that is no time of the statement.
+/// A connection whose server says how long each statement took: a client's own clock goes on while its session waits for a CPU to read the
+/// statement, and that is not the statement's time.
 struct Application {
     client: Client,
     seconds: Arc<Mutex<f64>>,
@@ -79,7 +79,7 @@ fn traceparent(session: u32, n: u32) -> String {
     )
 }
 
-/// A route, and a statement of it, by a number that is another one each time.
+/// A route, and a statement of it, which takes a number that differs each time.
 type Turn<'a> = (&'a str, &'a dyn Fn(&mut Client, u32));
 
 /// Executes statements in turn until the time is over; each has a route, or none, and is given a number that no other one has.
@@ -217,7 +217,7 @@ fn by(recorded: &Recorded, dimension: &str) -> BTreeMap<String, f64> {
         if row["section"] == "db_time" && group("session_state") == "active" {
             *sums.entry(group(dimension).to_string()).or_default() += seconds;
         } else {
-            // A command that has come and has no CPU, or what is done between two: no statement of these is known.
+            // A command that has arrived and has no CPU, or what is done between two: no statement is known for these.
             assert!(group(dimension).starts_with('['), "{row}");
         }
     }
@@ -249,7 +249,7 @@ fn assert_measured(what: &str, recorded: &Recorded, measured: &Measured, missed:
     assert!(others.is_empty(), "{what}: {others:?}");
 }
 
-/// Values of a recording are those that were sent, and nothing else that stood in a text is in it.
+/// The values in a recording are those that were sent, and nothing else of any text is in it.
 fn assert_described(recorded: &Recorded) {
     let recording = Recording::open(&recorded.path).expect("a recording");
     let mut comments: Vec<CommentRow> = Vec::new();
@@ -278,7 +278,7 @@ fn assert_described(recorded: &Recorded) {
 /// A trace leads to its rows, and to no others.
 fn assert_traces(recorded: &Recorded) {
     let traces = by(recorded, "trace");
-    // A sample at the edge of a second may have met one of which there is no exact time in it: of that a report says that there is nothing.
+    // A sample at the edge of a second may have met a trace that has no exact time in it: a report on that one says that there is nothing.
     let sent: Vec<&String> = (traces.iter())
         .filter(|(trace, seconds)| !trace.starts_with('[') && **seconds > 0.0)
         .map(|(trace, _)| trace)

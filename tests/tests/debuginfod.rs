@@ -68,7 +68,7 @@ impl Drop for Server {
     }
 }
 
-/// Answers every request with these bytes; tells the requests.
+/// Answers every request with these bytes; the receiver gets the requests.
 fn answers_always(answer: Vec<u8>) -> (u16, Receiver<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("it is bound").port();
@@ -86,7 +86,7 @@ fn answers_always(answer: Vec<u8>) -> (u16, Receiver<Vec<String>>) {
                 "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
                 answer.len()
             );
-            // Who does not want to hear more hangs up.
+            // A client that does not want any more hangs up.
             let _ = stream
                 .write_all(head.as_bytes())
                 .and_then(|()| stream.write_all(&answer));

@@ -19,7 +19,7 @@ struct Demo {
 impl Demo {
     fn start(output: &Path) -> Demo {
         let temporary = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
-        // The server's account has to get through.
+        // The server's account has to be able to enter it.
         fs::set_permissions(temporary.path(), fs::Permissions::from_mode(0o755))
             .expect("a directory of our own");
         let child = Command::new(dbtime_binary())
@@ -61,7 +61,7 @@ impl Demo {
         let mut stderr = child.stderr.take().expect("standard error is a pipe");
         let reader = std::thread::spawn(move || {
             let mut text = String::new();
-            // What cannot be read is not shown in a message: no more.
+            // If it cannot be read, it is only missing in a message.
             let _ = stderr.read_to_string(&mut text);
             text
         });

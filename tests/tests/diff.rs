@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 /// Seconds of each recording.
 const SECONDS: &str = "5";
-/// Of a few seconds few slices can be told from noise: what is to be found significant each time needs more of them.
+/// In a few seconds, few slices stand out from noise: what has to be significant each time needs more of them.
 const LONGER: &str = "15";
 
 /// Records while clients run a script over and over.
@@ -60,7 +60,7 @@ fn text(good: &Recorded, bad: &Recorded) -> String {
     dbtime(&["diff", path(good), path(bad)]).expect_code(0).stdout
 }
 
-/// The sentence at the begin names one of these.
+/// Asserts that the first sentence names one of these.
 #[track_caller]
 fn assert_named(what: &str, good: &Recorded, bad: &Recorded, names: &[&str]) {
     let answer = json(good, bad);
@@ -243,7 +243,7 @@ fn cluster_with_statements(options: Options, rows: u32) -> Cluster {
     cluster
 }
 
-/// What the server says of the statement that begins so since it was asked before: its id, and milliseconds of one execution.
+/// What the server says of the statement that begins like this since the last call: its id, and milliseconds of one execution.
 fn witness(cluster: &Cluster, begin: &str) -> (String, f64) {
     let answer = cluster
         .psql(&format!(
@@ -319,7 +319,7 @@ fn of_two_statements_the_one_that_lost_its_index_is_named() {
         .find(|one| one["text"].as_str().is_some_and(|text| text.contains("FROM m")));
     assert_ne!(other.expect("it is there")["verdict"], "significant");
 
-    // Nothing changed any longer: nothing is named.
+    // Nothing has changed since: nothing is named.
     let again = record_for(&cluster, 2, script, LONGER);
     assert_eq!(json(&bad, &again)["statement"], "");
 }
@@ -345,7 +345,7 @@ fn of_two_statements_the_one_whose_reads_come_from_the_device_now_is_named() {
     drop(evicting);
     assert_named("uncached reads", &good, &bad, &["IO:DataFileRead"]);
     let (sentence, _) = assert_statement("reads of one table", &good, &bad, &id);
-    // On a busy host who has read from the device waits for a CPU then, longer than for the device.
+    // On a busy host, a session that has read from the device then waits for a CPU, longer than for the device.
     let is_mostly_queued = sentence.contains("IO:DataFileRead, runnable");
     assert!(
         sentence.contains("IO:DataFileRead, disk")

@@ -1,6 +1,6 @@
 //! `dbtime dive`: calls of a program that makes a known number of them, and a kernel that is as it was before.
 //!
-//! Here the engine that works everywhere; `make test-kernels` tests those that trace functions.
+//! These tests use the engine that works everywhere; `make test-kernels` tests those that trace functions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ impl Target {
         Target::named(call, count, bytes, "calls")
     }
 
-    /// One that calls itself so.
+    /// One with this process name.
     fn named(call: &str, count: u32, bytes: usize, name: &str) -> Target {
         let compiled = Programs::default();
         let calls = compiled.compile("cc", "calls.c", "calls", &[]);
@@ -64,7 +64,7 @@ impl Target {
         self.home.path().join("text")
     }
 
-    /// Begins to look into a call by tracepoints.
+    /// Starts a dive into a call by tracepoints.
     fn dive(&self, call: &str, more: &[&str]) -> Diving {
         let (pid, text) = (self.pid(), self.text());
         let text = text.to_str().expect("a plain path");
@@ -201,7 +201,7 @@ fn the_kernel_stack_inside_of_calls_is_sampled_by_their_cpu_time() {
     let outcome = dive.wait().expect_code(0);
     outcome.expect_stderr(&["sampled every 97 us", "traced 50 calls"]);
     assert_eq!(trace_settings(), before, "settings of the kernel");
-    // A program goes when the kernel has time for it, after the process.
+    // The kernel frees a program some time after its process has ended.
     let loaded = || programs.iter().any(|id| program_is_loaded(*id));
     let deadline = Instant::now() + Duration::from_secs(60);
     while loaded() && Instant::now() < deadline {
@@ -237,7 +237,7 @@ fn the_kernel_stack_inside_of_calls_is_sampled_by_their_cpu_time() {
         told.stays
     );
     let share = |is: &dyn Fn(&&&str) -> bool| inside.iter().filter(is).count() as f64 / inside.len() as f64;
-    // The rest: what notes the tracepoints at begin and end, and stacks that the kernel cannot walk.
+    // The rest: what records the tracepoints at begin and end, and stacks that the kernel cannot walk.
     let of_call = share(&|stack| stack.contains("sys_pread64;"));
     assert!(
         of_call > 0.9,
@@ -254,10 +254,10 @@ fn the_kernel_stack_inside_of_calls_is_sampled_by_their_cpu_time() {
     assert_eq!(others.count(), 0, "inside of the call there is no other one");
     let is_copy = |function: &str| function.contains("copy") || function.contains("rep_movs");
     let copies = share(&|stack| stack.rsplit(';').take(3).any(is_copy));
-    // Much of what else there is is done by the tracer, for each of some 800 tracepoints.
+    // Much of the rest is done by the tracer, for each of some 800 tracepoints.
     assert!(copies > 0.2, "{copies} of the samples copy");
 
-    // All of that is in the report, in that of a recording too, and no time is other for it.
+    // All of that is in the report, also in that of a recording, and no time differs because of it.
     let recording = target.home.path().join("name.dbt");
     dbtime(&[
         "import",
@@ -289,7 +289,7 @@ fn the_kernel_stack_inside_of_calls_is_sampled_by_their_cpu_time() {
     let number = |value: &serde_json::Value| value.as_i64().expect("a number");
     let samples = &of_text["samples"];
     let all = ["own", "interrupts", "preemption", "tracing"].map(|key| number(&samples[key]));
-    // A moment of the trace is a microsecond long: at both ends of a call a sample may be on either side.
+    // The trace's times are whole microseconds: at both ends of a call a sample may be on either side.
     assert!(
         (all.iter().sum::<i64>() - count).abs() <= 2 * CALLS,
         "{all:?} of {count}"
@@ -304,7 +304,7 @@ fn the_kernel_stack_inside_of_calls_is_sampled_by_their_cpu_time() {
             .sum::<i64>(),
         all[0]
     );
-    // A timer that never fired is told from none.
+    // A timer that never fired is not the same as none.
     let none = target.home.path().join("none");
     let lines = text.lines().filter(|line| !line.starts_with("# dbtime sample:"));
     fs::write(&none, lines.collect::<Vec<_>>().join("\n") + "\n").expect("an own file");
@@ -454,13 +454,13 @@ fn what_a_killed_dive_left_is_removed_by_the_next_one() {
         .expect_code(0)
         .expect_stderr(&["killed", &pid, "dbtime-"]);
     assert_eq!(trace_settings(), before, "settings of the kernel");
-    // Nothing is left to be told.
+    // Nothing is left to report.
     let again = dbtime(&["dive", "--restore"]).expect_code(0);
     assert_eq!(again.stderr, "");
 }
 
-/// Calls in sleeps are of the statement that slept, in the text of a dive and in what is made of it; those in which the session waits
-/// for its client are of none.
+/// Asserts that calls during sleeps belong to the statement that slept, in the text of a dive and in its report; those in which the session
+/// waits for its client belong to none.
 fn have_their_statement(cluster: &Cluster, pid: &str, text: &str, sleeps: usize) {
     let by_server = cluster
         .psql(&format!(

@@ -17,11 +17,11 @@ use dbtime_tests::{
 const CALLS: &str = "--exact=calls";
 const SWITCH: &str = "--exact=switch";
 
-/// The kernel tells the begin of a process in these.
+/// Unit in which the kernel gives the start time of a process.
 const TICK: Duration = Duration::from_millis(10);
 /// The kernel brings the runtime of a task that is on a CPU up to date at its ticks: 100 to 1000 a second.
 const SCHEDULER_TICK: f64 = 0.010;
-/// A session that never leaves its CPU is taken up so late at most.
+/// A session that never leaves its CPU is picked up this late at most, seconds.
 const TAKEN_UP: f64 = 0.5;
 /// 75 MB, twenty times the shared buffers.
 const SCALE: u32 = 5;
@@ -42,7 +42,7 @@ fn cluster() -> Cluster {
 /// Sessions of one kind of load, and what the hypervisor took from the machine while it ran.
 struct Load {
     name: &'static str,
-    /// Share of the CPU of all of them that the kernel may have booked to whoever came next, where calls are traced.
+    /// Share of the CPU of all of them that the kernel may have charged to the task that came next, where calls are traced.
     booked_to_next: f64,
     lives: Vec<Life>,
     stolen: Duration,
@@ -56,12 +56,12 @@ fn load(name: &'static str, run: impl FnOnce() -> Vec<Life>) -> Load {
         name,
         booked_to_next: 0.0,
         lives,
-        // It is told in ticks, for each CPU.
+        // The kernel counts it in ticks, for each CPU.
         stolen: stolen() - before + TICK * cpus,
     }
 }
 
-/// How much more of a session's CPU than of that of its load the kernel may have booked to whoever came next.
+/// How many times the share of its load a single session's may be.
 const MOST_OF_ONE: f64 = 4.0;
 
 /// Differences of a microsecond or two for each event add up to this in the longest of these loads.
@@ -69,14 +69,14 @@ const FLOOR: f64 = 0.0002;
 
 /// The promises for every session that began and ended while it was recorded.
 ///
-/// From the moment at which another task is to take over until it does, the kernel books CPU to that other task, as it takes
-/// the clock only once. Where a system call is not preempted (PREEMPT_NONE) that lasts up to some milliseconds: sessions
-/// that are much in the kernel and often pushed off their CPU have used more than the kernel says, by 3 % in the reads here, and
-/// in pgbench where 7,000 pushes in two seconds came to 4 %.
+/// From the moment at which another task is to take over until it does, the kernel charges CPU to that other task, as it reads the clock
+/// only once. Where system calls are not preempted (PREEMPT_NONE) that is up to some milliseconds: sessions that are much in the kernel and
+/// often preempted have used more than the kernel says, by 3 % in the reads here, and by 4 % in pgbench, with 7,000 preemptions in two
+/// seconds.
 ///
-/// Time that a hypervisor steals from a session is neither CPU nor run queue for the kernel, and no source tells it by
-/// process; it is on top of CPU where calls are traced, of the run queue or of a wait where only switches are. So the load
-/// as a whole may have as much more as was stolen, and no session may have less.
+/// Time that a hypervisor steals from a session is neither CPU nor run queue for the kernel, and nothing reports it by process; it adds to
+/// CPU where calls are traced, and to the run queue or a wait where only switches are. So the load as a whole may have more by what was
+/// stolen, and no session may have less.
 #[track_caller]
 fn assert_conserved(level: &str, load: &Load, recorded: &Recorded) {
     let (mut cpu_beyond, mut queued_beyond, mut booked_to_next) = (0.0, 0.0, 0.0);
@@ -205,7 +205,7 @@ fn repeat(session: &mut Session, time: Duration, sql: &str) {
 
 const LOAD: Duration = Duration::from_millis(1500);
 
-/// Backends of pgbench: their own account of their end is not to be had, the kernel's is.
+/// Backends of pgbench: their own account of their end cannot be had, the kernel's can.
 fn pgbench_lives(cluster: &Cluster) -> Vec<Life> {
     const CLIENTS: usize = 4;
     let own = children(cluster.postmaster_pid());
@@ -225,7 +225,7 @@ fn pgbench_lives(cluster: &Cluster) -> Vec<Life> {
     };
     let mut found = Vec::new();
     let give_up = Instant::now() + Duration::from_secs(10);
-    // The first connection, which looks at the tables, is closed before the clients connect: the same four twice.
+    // The first connection, which looks at the tables, is closed before the clients connect: so wait for the same four twice.
     while found.len() != CLIENTS || {
         std::thread::sleep(Duration::from_millis(20));
         backends() != found
@@ -364,7 +364,7 @@ fn known_sessions(level: &str) {
     let mut idle = Session::connect(&cluster);
     let [mut asleep, mut busy] = [(); 2].map(|()| Session::connect(&cluster));
     let pids = [idle.pid(), asleep.pid(), busy.pid()];
-    // Both are in the midst of it at both ends of the recording.
+    // Both are in the middle of it at both ends of the recording.
     let asleep = std::thread::spawn(move || asleep.try_run("SELECT pg_sleep(60)"));
     let busy = std::thread::spawn(move || busy.try_run("DO $$ BEGIN LOOP END LOOP; END $$"));
     let mut holder = Session::connect(&cluster);
@@ -408,7 +408,7 @@ fn known_sessions(level: &str) {
             );
         }
         let seen = Instant::now();
-        // Past deadlock_timeout, at which it looks around.
+        // Longer than deadlock_timeout, at which it wakes up.
         std::thread::sleep(Duration::from_millis(1500));
         let shortest = seen.elapsed();
         holder.run("COMMIT");
@@ -463,7 +463,7 @@ fn known_sessions(level: &str) {
             0.001,
             0.0,
         );
-        // Who sleeps is taken up at once; who makes no call, when he next leaves his CPU.
+        // A sleeping session is picked up at once; one that makes no call, when it next leaves its CPU.
         let late = if what == "busy" { TAKEN_UP } else { 0.0 };
         assert_between(
             &name("elapsed"),
@@ -542,7 +542,7 @@ fn known_sessions_where_switches_are_traced() {
     known_sessions(SWITCH);
 }
 
-/// It writes its account more often than a copy of it takes, so that it sends its sums itself.
+/// It updates its account more often than the account can be copied, so it sends the sums itself.
 #[test]
 fn a_task_that_makes_call_after_call_is_accounted_for() {
     needs_recording!();

@@ -106,11 +106,11 @@ fn assert_same(job: &Job, fio: &Value, ours: &Value) {
             "{} {quantile}: fio {of_fio:.1} µs, dbtime {of_ours:.1} µs",
             job.name
         ));
-        // Within 5 %, beyond what lies between the two clocks. Who is pushed off its CPU on the way back to user code, after
-        // the call's end, has that in fio's time only: among the longest of short calls that is seen.
+        // Within 5 %, beyond what lies between the two clocks. A process that is preempted on the way back to user code, after the call's
+        // end, has that in fio's time only: it shows among the longest of short calls.
         let share = match (quantile, job.name.starts_with("cached")) {
             ("p99", true) => 0.5,
-            // Of calls of 0.1 ms 2 to 9 % were seen.
+            // With calls of 0.1 ms, 2 to 9 % were seen.
             ("p99", false) => 0.88,
             _ => 0.95,
         };

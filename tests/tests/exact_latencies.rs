@@ -24,11 +24,11 @@ fn cluster() -> Cluster {
     )
 }
 
-/// Nanoseconds by which an interval may end otherwise than it looked when it was reported while still open.
+/// Nanoseconds by which the end of an interval may differ from what was reported while it was still open.
 const SETTLED_LATER: f64 = 20.0;
 
-/// The sampler, which looks once a second, may itself keep a session in the run queue; what it sees of that is the session's
-/// time also when the kernel books less in the end.
+/// The sampler, which looks once a second, may itself keep a session in the run queue; what it sees of that counts as the session's time
+/// even if the kernel counts less in the end.
 const QUEUE_LOOKED_AT: f64 = 100_000.0;
 
 /// What the kernel says a session read while it was recorded: it is idle at both ends, so not one event lies outside.
@@ -101,7 +101,7 @@ fn calls_bytes_and_block_reads_are_the_kernels() {
     );
 }
 
-/// Every wait that has ended, told twice: as single events and as time of the session.
+/// Asserts that waits that have ended are the same as single events and as time of the session.
 fn waits_add_up(level: &str) {
     let cluster = cluster();
     let table = TableOfBlocks::create(&cluster, "wide", BLOCKS);
@@ -114,7 +114,7 @@ fn waits_add_up(level: &str) {
     let asleep = [State::Sleep, State::Disk, State::Stopped];
     let in_call = [State::Kernel, State::Sleep, State::Disk, State::Stopped];
     for wait in ["Timeout:PgSleep", "IO:DataFileRead"] {
-        // With calls a wait may make several: these are counted one by one here, and make one each.
+        // With calls, a wait may make several: the ledger counts these one by one, and each is an event of its own.
         let kind = if level == "--exact=calls" {
             "wait_call"
         } else {

@@ -1,5 +1,5 @@
-//! Which texts are one statement where the server computes no query ids: against the ids that it gives when it is asked to. Nothing
-//! here is held to a clock.
+//! Which texts are one statement where the server computes no query ids: against the ids that it gives when it is asked to. Nothing here is
+//! compared with a clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use dbtime_tests::{Recorder, Session, distribution, every_version, needs_recordi
 
 use crate::fingerprints::without_ids;
 
-/// Texts whose constants are of the same types wherever only they differ: the server tells types apart.
+/// In texts that differ only in constants, these have the same types: the server distinguishes types.
 const TEXTS: [&str; 24] = [
     "SELECT * FROM c WHERE a = 1",
     "select * from C where a = -22",
@@ -73,7 +73,7 @@ fn what_is_one_statement_to_the_server_has_one_fingerprint() {
                 ids.insert(id);
             }
         }
-        // All of them had asked for the same when they had connected.
+        // All sessions executed the same statement when they connected.
         let mut alike: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
         let own = |pid: u32| -> BTreeSet<&str> {
             let all = &fingerprints[&pid.to_string()];
@@ -99,14 +99,14 @@ fn ending_at(last: usize, number: usize, column: char) -> String {
     format!("{begin}{}{column}", " ".repeat(last - begin.len()))
 }
 
-/// A text that has been read before is known by all of its bytes: what is executed again, and whatever ends otherwise.
+/// A text that was read before is known by all of its bytes when it is executed again, and not confused with one that ends differently.
 #[test]
 fn texts_that_were_read_before_are_told_from_all_others() {
     needs_recording!();
     const EXECUTIONS: u64 = 5;
     let cluster = without_ids(&distribution());
     cluster.psql("CREATE TABLE e (a int, b int)").expect("a table");
-    // Around the ends of words and pieces, and of what counts of a text; the server itself cuts what is longer.
+    // Around the ends of words and pieces, and of the part of a text that counts; the server itself cuts longer ones.
     let ends = [
         40, 46, 47, 48, 62, 63, 64, 65, 127, 128, 511, 1015, 1016, 1021, 1022,
     ];

@@ -8,7 +8,7 @@ use dbtime_tests::{
     Recorded, Recorder, SampledSum, Server, Session, every_version, needs_recording, sampling_error, say,
 };
 
-/// How they begin when they are normalised, and two of each, with literals that nobody may find in a recording.
+/// How each begins when normalised, and two forms of it, with literals that must not be found in a recording.
 const STATEMENTS: [(&str, [&str; 2]); 3] = [
     (
         "select pg_sleep",
@@ -69,8 +69,8 @@ fn time_by_fingerprint_is_the_servers_in_every_version_and_tier() {
             ("proc", &["--collector", "proc"]),
         ]
         .map(|(tier, options)| (tier, Recorder::server(&cluster, options)));
-        // By the server's clock, and until the session was idle: it writes its log and sends its answer after the server has
-        // taken the time, which is not little where others want the CPUs and the disk.
+        // By the server's clock, and until the session was idle: it writes its log and sends its answer after the server has stopped the
+        // clock, which takes a while where others want the CPUs and the disk.
         let mut truth: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
         for round in 0..2 {
             for (begins, texts) in STATEMENTS {

@@ -1,5 +1,5 @@
-//! What somebody meets who has just installed the command: recording without any option, whose the result is, and views that are
-//! asked for without a name.
+//! What somebody sees who has just installed the command: recording without any option, whose the result is, and views that are asked for
+//! without a name.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -11,7 +11,7 @@ use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::{Outcome, Recorded, Session, children, copy_of_command, distribution, needs_recording};
 use tempfile::TempDir;
 
-/// Who calls sudo.
+/// The user who calls sudo.
 const CALLER: u32 = 65534;
 
 /// A folder of the caller's, with a copy of the command that he can run.
@@ -142,7 +142,7 @@ fn without_a_name_it_is_named_shown_and_given_to_who_called_sudo() {
     assert_eq!(page.strip_suffix(".html"), recording.strip_suffix(".dbt"));
     assert_callers(&home.path(recording));
     assert_callers(&home.path(page));
-    // The ledger, and nothing else, is what it prints; where things are is said beside.
+    // Standard output is the ledger, and nothing else; where things are goes to standard error.
     for words in [
         "DB time ",
         "Where DB time went",
@@ -157,7 +157,7 @@ fn without_a_name_it_is_named_shown_and_given_to_who_called_sudo() {
     assert!(!recorded.stdout.contains("Quality"), "{recorded:#?}");
     let report = format!("dbtime report {recording}");
     let recorded = recorded.expect_stderr(&["recording PostgreSQL", recording, page, &report]);
-    // Nothing is drawn for who is not there.
+    // Nothing is drawn where there is no terminal.
     assert!(!recorded.stderr.contains(['\r', '\x1b']), "{recorded:#?}");
 
     // The caller has all of it without sudo.
@@ -269,7 +269,7 @@ fn a_lock_that_is_waited_for_points_to_who_held_it() {
     let home = Home::new();
     let recorder = home.record_through_sudo(&cluster, "it's.dbt");
     wait_for(&home.path("it's.dbt/activity"));
-    // Who is followed is who ends the wait.
+    // The chain follows the session that ends the wait.
     std::thread::sleep(Duration::from_secs(2));
     holder.run("COMMIT");
     waiting.join().expect("no panic").expect("it has the lock");
@@ -283,7 +283,7 @@ fn a_lock_that_is_waited_for_points_to_who_held_it() {
         causes.stdout.contains("Next: dbtime report --latches --session "),
         "{causes:#?}"
     );
-    // Programs are told nothing of it, nor who has chosen a part.
+    // Nothing of it is said to programs, nor to users who chose a part.
     for options in [&["--format", "json"][..], &["--wait", "Lock"]] {
         let report = home.run(&[&["report"], options].concat()).expect_code(0);
         assert!(!report.stdout.contains("Next:"), "{report:#?}");
@@ -323,7 +323,7 @@ fn what_is_not_named_is_the_newest_recording_here() {
         .expect_code(0)
         .expect_stderr(&["new.dbt (good)", "old.dbt (bad)"]);
 
-    // Of one that is root's it is said what to do.
+    // For one that belongs to root, it says what to do.
     chown(home.path("new.dbt"), Some(0), Some(0)).expect("tests run as root");
     for command in [
         &["report"][..],
@@ -345,13 +345,13 @@ fn what_is_not_named_is_the_newest_recording_here() {
         let words: Vec<&str> = shown.split_whitespace().collect();
         assert!(words.join(" ").contains("sudo chown -R $USER new.dbt"), "{shown}");
     }
-    // Nobody is told to make a directory theirs that may be anything.
+    // Nobody is told to take ownership of a directory that may be anything.
     let root = home.run(&["report", "/root"]).expect_code(1);
     assert!(
         root.stderr.contains("with sudo") && !root.stderr.contains("chown"),
         "{root:#?}"
     );
-    // What is mistyped is said by what may have been meant.
+    // A mistyped name gets a suggestion of what may have been meant.
     home.run(&["report", "odl.dbt"])
         .expect_code(1)
         .expect_stderr(&["odl.dbt: no such file", "Did you mean 'old.dbt'?"]);
@@ -370,7 +370,7 @@ fn at_a_terminal_a_flame_graph_is_a_picture_beside_the_recording() {
             .contains("<svg")
     );
     assert_callers(&home.path("x.svg"));
-    // What comes through a pipe has no name that could be taken.
+    // Input from a pipe has no name that the output could take.
     let shown = home.at_terminal("cat x.folded | ./dbtime flame -").expect_code(2);
     assert!(
         shown.stdout.contains("choose one for the output with -o"),

@@ -1,5 +1,5 @@
-//! Beside a disk that hangs, and a pipe that nobody reads, nothing that the kernel sends is lost: who writes and who shows is not
-//! who takes it.
+//! With a disk that hangs, or a pipe that nobody reads, nothing that the kernel sends is lost: the threads that write and show it are not
+//! the one that takes it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,14 +17,14 @@ use dbtime_tests::{
     say,
 };
 
-/// How long nothing is taken.
+/// How long it hangs.
 const HANGS: Duration = Duration::from_secs(10);
 /// Before it, and after it.
 const AROUND: Duration = Duration::from_secs(7);
 /// As beside the busiest servers: `neighbours`.
 const MEMORY: u64 = 400 << 20;
 
-/// A server that is busy. As fast as it can be, it makes 60,000 switches a second, of which ten seconds do not find room in memory.
+/// A busy server. At full speed it would make 60,000 switches a second, and ten seconds of these do not fit into memory.
 fn busy_server() -> (Cluster, pgbench::Load) {
     let cluster = distribution().start(Options::default());
     pgbench::initialise(&cluster, 1);
@@ -42,7 +42,7 @@ fn busy_server() -> (Cluster, pgbench::Load) {
     (cluster, load)
 }
 
-/// What is asked of the recorder: as much as can come.
+/// Options with which the recorder gets as much as possible.
 const MUCH: [&str; 3] = ["-F", "999", "--exact=calls"];
 
 /// Longest time for which the thread that takes events did not run, by the kernel's count of its switches, while something hangs: it
@@ -75,7 +75,7 @@ fn longest_standstill(pid: u32, time: Duration) -> Duration {
     longest
 }
 
-/// Each whole second of a session that was there all the time has a second.
+/// Asserts that each whole second of a session that was there all the time sums to a second.
 #[track_caller]
 fn assert_no_second_is_missing(recorded: &Recorded, pid: u32, at_least: Duration) {
     let mut seconds = BTreeMap::new();
@@ -141,7 +141,7 @@ fn a_disk_that_hangs_for_ten_seconds_costs_a_recording_nothing() {
     asleep.join().expect("it has slept");
 }
 
-/// A pipe that is full: who writes into it waits until somebody reads.
+/// A pipe that is full: a writer waits until somebody reads.
 fn full_pipe() -> (File, File) {
     let mut ends = [0; 2];
     // SAFETY: the call fills both, which are ours then.

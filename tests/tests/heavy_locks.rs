@@ -1,4 +1,4 @@
-//! Heavyweight locks: against pg_locks, which another session reads at the same time, and against the clock of who holds one.
+//! Heavyweight locks: against pg_locks, which another session reads at the same time, and against the clock of a holder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread::JoinHandle;
@@ -11,16 +11,16 @@ use dbtime_tests::{
 };
 use serde_json::Value;
 
-/// Seconds of a look: some twenty looks at the table.
+/// Seconds of a measurement: some twenty looks at the lock table.
 const LOOKED: &str = "2";
 
-/// Sessions that stand behind each other for every kind of lock that can be made to stay.
+/// Sessions queued behind each other, for every kind of lock that can be held for long.
 struct Scene {
     cluster: Cluster,
     witness: Session,
-    /// Who holds, by what it is called here.
+    /// Holders, by their names here.
     holders: BTreeMap<&'static str, Session>,
-    /// Pids of who waits.
+    /// Pids of waiters.
     waiters: BTreeMap<&'static str, u32>,
     waiting: Vec<JoinHandle<()>>,
 }
@@ -79,14 +79,14 @@ impl Scene {
             let mut session = Session::connect(&scene.cluster);
             scene.waiters.insert(name, session.pid());
             scene.waiting.push(std::thread::spawn(move || {
-                // A server that is stopped by a test that fails ends it, too.
+                // It also ends if a failing test stops the server.
                 let sql = match sql.starts_with("LOCK") {
                     true => format!("BEGIN; {sql}; COMMIT"),
                     false => sql.to_string(),
                 };
                 let _ = session.try_run(&sql);
             }));
-            // In this order they stand in the queues.
+            // They queue in this order.
             let count = scene.waiting.len();
             let give_up = Instant::now() + Duration::from_secs(20);
             while scene
@@ -294,7 +294,7 @@ fn all_locks_are_those_of_pg_locks_in_every_version() {
                 "{name}: {held} s of {elapsed} s"
             );
         }
-        // Which transaction has it that no process has.
+        // Which transaction has the lock that no process has.
         let prepared = scene
             .witness
             .ask("SELECT transaction::text FROM pg_prepared_xacts");
@@ -349,7 +349,7 @@ fn what_matters_is_recorded_and_filters_choose_holders_and_waiters() {
         .map(|(lock, request)| line(lock, request))
         .collect();
     assert!(found.is_subset(&by_server), "{:#?}", found.difference(&by_server));
-    // What is missing is what a transaction has on itself, which nobody waits for.
+    // What is missing are locks of transactions on themselves that nobody waits for.
     let waited = |own: &str| {
         let what = |line: &str| line.split('|').skip(1).take(10).collect::<Vec<_>>().join("|");
         by_server
@@ -365,7 +365,7 @@ fn what_matters_is_recorded_and_filters_choose_holders_and_waiters() {
     }
     say(&format!("{} of {} locks matter", found.len(), by_server.len()));
 
-    // A filter is for both.
+    // A filter applies to both.
     let waiter = scene.waiters["relation"];
     for report in [
         of(&["--session", &waiter.to_string()]),
@@ -399,7 +399,7 @@ fn what_matters_is_recorded_and_filters_choose_holders_and_waiters() {
                 .all(|(kind, granted)| *kind == "relation" && *granted == false)
     );
 
-    // Of one session only that one is recorded; who else has what it wants is named all the same.
+    // If only one session is recorded, others that have what it wants are named all the same.
     let waiter = scene.waiters["share"];
     let alone = latch(&["-d", "1", "-p", &waiter.to_string()]);
     let strong = scene.holders["strong"].pid();
@@ -424,7 +424,7 @@ fn what_matters_is_recorded_and_filters_choose_holders_and_waiters() {
         "advisory 42 in postgres",
         "(no process has it: pg_prepared_xacts)",
         "idle in transaction, last: ",
-        // A narrow cell may break behind it.
+        // A narrow cell may break after it.
         "(fast",
         ">= ",
     ] {
@@ -434,7 +434,7 @@ fn what_matters_is_recorded_and_filters_choose_holders_and_waiters() {
     scene.release();
 }
 
-/// Seconds of the day (UTC) at which it is now.
+/// The current time of day (UTC), seconds.
 fn time_of_day() -> f64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     now.as_secs_f64() % 86_400.0
@@ -512,12 +512,12 @@ fn the_time_that_a_lock_is_held_and_waited_for_is_that_of_clocks() {
     say(&format!(
         "{looked:.3} s: held {exclusive:.3} s, by its own clock {held:.3} s; waited {found:.3} s, by its own clock {waited:.3} s"
     ));
-    // Some fifteen times it comes and goes, each met to within a look of a tenth of a second: a standard error of 0.2 s.
+    // It comes and goes some fifteen times, each met to within a look of a tenth of a second: a standard error of 0.2 s.
     let stolen = (stolen() - before).as_secs_f64();
     let error = 0.8 + stolen;
     assert_close("held, s", exclusive, held, 0.0, error);
     assert_close("waited, s", found, waited, 0.0, error);
-    // Nobody had it for longer than it was given to anybody, to a look.
+    // No hold lasted longer than the longest one here, to within a look.
     let longest = number(&lock["longest_held_ns"]) / 1e9;
     assert!(longest < 0.85 + stolen, "{longest} s: {lock:#}");
 }

@@ -13,7 +13,7 @@ use dbtime_tests::{
 /// A program of this name that takes as much of a CPU as it gets.
 struct Neighbour(Child);
 
-/// As long as the kernel keeps it; with what a terminal must not see.
+/// As long as the kernel keeps names; with what a terminal must not see.
 const NAME: &str = "neigh\u{1b}[31m bour";
 
 impl Neighbour {
@@ -29,7 +29,7 @@ impl Neighbour {
         Neighbour(child.expect("it runs"))
     }
 
-    /// CPU that it had until now, seconds; it has no more.
+    /// Stops it; returns the CPU time that it has had, seconds.
     fn stop(&self) -> f64 {
         // SAFETY: kill has no memory effects; the child is not reaped yet.
         unsafe { libc::kill(self.0.id().cast_signed(), libc::SIGSTOP) };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use dbtime_tests::{Programs, Recorded, Recorder, Running, hostile, needs_recording, run};
 
-/// What a recorder needs at most, whatever the files say: beside 75 MB, the tables for unwinding and the names of the server.
+/// What a recorder needs at most, whatever the files say: 75 MB, plus unwind tables and the names of the server.
 const MODEST_BYTES: u64 = 300 << 20;
 
 fn record(pid: u32, seconds: &str) -> Recorded {
@@ -110,7 +110,7 @@ fn debug_information_that_takes_for_ever_costs_its_own_names() {
     assert!(all > 20, "{all} samples in the bad library");
 }
 
-/// Each of them takes seconds until it is given up: all of them together must not when the recording is to end.
+/// Each of them takes seconds until it is given up: these must not add up when the recording is to end.
 #[test]
 fn many_files_that_take_for_ever_do_not_hold_up_the_end() {
     needs_recording!();

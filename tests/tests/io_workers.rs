@@ -12,7 +12,7 @@ use dbtime_tests::{
 
 /// Samples per second and session.
 const RATE_HZ: f64 = 99.0;
-/// Of each table.
+/// Scans of each table.
 const SCANS: usize = 12;
 
 /// A server with two tables that do not fit into its buffers.
@@ -98,8 +98,8 @@ fn compare(cluster: &Cluster, is_cold: bool, waits_in: &str) -> Vec<Recorded> {
                 recorded.meta.collector.tier,
                 100.0 * (found / truth - 1.0)
             ));
-            // The server times parts that are probably in no wait event (not tried): asking for a read, and, where it reads itself, checking what was
-            // read (checksums). Bounds as measured.
+            // The server times parts that are probably in no wait event (not tried): asking for a read, and, where it reads itself,
+            // checking what was read (checksums). Bounds as measured.
             let beside = if is_cold { 0.08 } else { 0.35 };
             let error = if recorded.meta.collector.tier == "sampled" {
                 sampling_error(truth, took, RATE_HZ)
@@ -114,8 +114,8 @@ fn compare(cluster: &Cluster, is_cold: bool, waits_in: &str) -> Vec<Recorded> {
     recorders.map(of_tier).into()
 }
 
-/// Workers push the statements off their CPUs for some ten microseconds, again and again: that is over before the sampler comes, and is no
-/// part of the waits before and after it.
+/// Workers push the statements off their CPUs for some ten microseconds, again and again: that is over before the sampler gets there, and
+/// is no part of the waits before and after it.
 fn assert_same_run_queue(both: &[Recorded]) {
     let of = |recorded: &Recorded, wait: Option<&str>| {
         let clients = recorded.clients();
@@ -160,8 +160,8 @@ fn a_statement_waits_for_the_io_worker_that_reads_for_it() {
                     recorded.meta.collector.tier
                 ));
                 assert!(waited > 0.05, "{all:#?}");
-                // Of waits of some ten microseconds, as for pages that are in the page cache, more is over before it is looked at. Of
-                // a sample in which another wait stands in it is not known who ended it.
+                // Of waits of some ten microseconds, as for pages in the page cache, more are over before they are looked at. For a sample
+                // for which another wait stands in, it is not known who ended it.
                 let least = match (is_cold, recorded.meta.collector.tier.as_str()) {
                     (true, "sampled") => 0.45,
                     (true, _) => 0.6,

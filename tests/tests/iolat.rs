@@ -112,8 +112,8 @@ fn counts_and_bytes_are_those_of_the_kernel() {
     }
 }
 
-/// The kernel's time begins when the request is made, and ends when it has been accounted: some 5 to 20 us for each that
-/// are not between its being issued and its end. So requests are large here, and take ten times longer.
+/// The kernel's time starts when the request is made, and ends when it has been accounted: for each, some 5 to 20 us that are not between
+/// issue and completion. So requests are large here, and take ten times longer.
 #[test]
 fn time_is_that_of_the_kernel() {
     needs_recording!();
@@ -361,7 +361,7 @@ fn only_what_was_asked_for_counts() {
     assert_seen("requests", counts[0].1, 40, 1);
     assert_seen("requests", counts[1].1, 381, 1);
     assert_eq!(counts.len(), 2);
-    // A loop device stands on another one: nothing of it counts, and that is said.
+    // A loop device is stacked on another one: its requests do not count, and the output says so.
     assert_seen("requests", by_default.left_out[disk.name()], 381, 1);
     assert_seen("requests", by_default.left_out[other.name()], 40, 1);
     let disks = Iolat::start(&["--per-disk"]).stop().1.tables;
@@ -456,7 +456,7 @@ fn a_kernel_without_a_tracepoint_says_what_is_missing() {
     )
     .expect_code(1)
     .expect_stderr(&["block_bio_queue"]);
-    // The rest is an extra: without it less is known, which is said.
+    // The other tracepoints are extras: without one less is known, and the output says so.
     let arguments = ["iolat", "0.2", "1", "--queue", "--device", disk.name()];
     let outcome = dbtime_after(&without_tracepoint("block_rq_insert", home.path()), &arguments)
         .expect_code(3)

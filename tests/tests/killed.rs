@@ -129,7 +129,7 @@ impl Victim {
             }
         }
         let file = |name: &str| File::create(home.join(name)).expect("an own file");
-        // Where the tests run in the background Ctrl-C is ignored, and a command would not be ended by it before it asks for it.
+        // Where the tests run in the background, Ctrl-C is ignored, and would not end a command that has not installed its handler yet.
         // SAFETY: signal is async-signal-safe.
         unsafe {
             command.pre_exec(|| {

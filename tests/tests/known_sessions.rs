@@ -9,12 +9,12 @@ use dbtime_tests::{
     distribution, needs_recording, schedstat,
 };
 
-/// Who sleeps does not tear; a session connects before it does, and goes after, and may be sampled in either.
+/// A sleeping session does not tear; but it connects before and goes after, and may be sampled in either.
 const AWAKE: u64 = 2;
 const SECONDS: Duration = Duration::from_secs(7);
 /// CPU in seconds that a process may take to end, which its rusage after its last statement does not have: some milliseconds, as a rule.
 const EXIT: f64 = 0.02;
-/// CPU is compared from outside: its moments lie up to one sampling period from the recorder's.
+/// CPU is compared from outside, at moments up to one sampling period from the recorder's.
 const PERIOD: f64 = 0.010;
 
 /// The two promises that hold for every session: accounted = elapsed within 1 %, CPU within 2 % of its rusage.
@@ -59,7 +59,7 @@ fn burner(cluster: &Cluster, time: Duration) -> Truth {
     session.end()
 }
 
-/// Who computes is in the run queue because its CPU was taken away: that is time of what it computed, not of the kernel's interrupt.
+/// A computing session is in the run queue because its CPU was taken away: that is time of what it computed, not of the kernel's interrupt.
 fn assert_interrupted_functions_have_the_time(recorded: &Recorded) {
     let stacks = recorded.flame(&["--state", "runnable"]);
     let of = |of: &dyn Fn(&[&str]) -> bool| -> f64 {

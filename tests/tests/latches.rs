@@ -1,4 +1,4 @@
-//! Who holds LWLocks: against the clock of who holds them, and against what the server's code says.
+//! Who holds LWLocks: against the holders' clocks, and against what the server's code says.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,13 @@ use serde_json::Value;
 const LOCK: &str = "AddinShmemInit";
 /// Seconds of a recording: two hundred samples of each session.
 const RECORDED: f64 = 2.0;
-/// What samples find of it. Each of its some thirty stretches is met to half a sample, so that their sum has a standard error of some
-/// 0.03 s.
+/// How far samples of it may be off, seconds. Each of some thirty stretches is met to within half a sample, so that their sum has a
+/// standard error of some 0.03 s.
 const SAMPLED: f64 = 0.2;
 
-/// Holds the lock again and again, with pauses that are about as long; gives the seconds that it was held. No two pauses are equally long:
-/// 20 ms and as long a pause are four samples at 99 Hz and nearly nothing more, so that samples would fall in step with it, once in a while
-/// each time on the few microseconds before the lock is taken.
+/// Holds the lock again and again, with pauses that are about as long; returns the seconds that it was held. No two pauses are equally
+/// long: 20 ms and as long a pause are almost exactly four samples at 99 Hz, so that samples would keep step with it, and once in a while
+/// all fall on the few microseconds before the lock is taken.
 fn hold(session: &mut Session, exclusive: bool, us: u64, spins: bool) -> f64 {
     let begin = Instant::now();
     let (mut held, mut pause) = (0.0, 0.0);
@@ -120,8 +120,8 @@ fn who_holds_a_lock_alone_is_true_to_its_own_clock_in_every_version() {
             assert!(placed > 0.8 * held, "{placed} s of {held} s: {holders:#?}");
         }
     }
-    // It sleeps a millisecond at a time. A sampler that is late by a part of that, and leaves out who has run since its moment, finds
-    // 5 to 12 % too little in every version; by chance it is a standard error of 1.2 %.
+    // It sleeps ten milliseconds at a time. At one, a sampler that was late by a part of that, and left out sessions that had run since its
+    // moment, found 5 to 12 % too little in every version; by chance it is a standard error of 1.2 %.
     say(&format!(
         "naps: {naps_found:.3} s of {naps:.3} s, {stolen:.3} s stolen"
     ));
@@ -167,7 +167,7 @@ fn who_waits_and_who_shares_are_told_apart() {
         seconds(&all, "not_known_ns")
     ));
     let error = 0.08 + recorded.stolen;
-    // Whoever sleeps has no wait event by which it could be told that its locks are still those of that moment.
+    // A session that sleeps here has no wait event that would show that its locks are still those of that moment.
     let held = |of: &Value, field: &str, truth: f64| {
         let (found, not_known) = (seconds(of, field), seconds(&all, "not_known_ns"));
         assert_between(field, truth, found, found + not_known, 0.0, error);
@@ -177,7 +177,7 @@ fn who_waits_and_who_shares_are_told_apart() {
     held(&latch, "exclusive_ns", alone.iter().sum());
     assert_close("waited, s", seconds(&latch, "waited_ns"), waited, 0.0, error);
     assert_eq!(latch["waiters"], 1);
-    // A filter is for both.
+    // A filter applies to both.
     let report = recorded.json(&["--latches", "--session", &late.pid().to_string()]);
     let of_late = &report["latches"][0];
     held(of_late, "held_ns", alone[1]);
@@ -190,7 +190,7 @@ fn who_waits_and_who_shares_are_told_apart() {
     );
 }
 
-/// Whoever flushes the log has WALWrite while it does (XLogFlush in src/backend/access/transam/xlog.c), in every version.
+/// A process that flushes the log holds WALWrite while it does (XLogFlush in src/backend/access/transam/xlog.c), in every version.
 #[test]
 fn every_flush_of_the_log_holds_its_lock_in_every_version() {
     needs_recording!();
@@ -227,8 +227,8 @@ fn every_flush_of_the_log_holds_its_lock_in_every_version() {
         assert!(all > 0.1, "{report:#}");
         assert_eq!(write["shared_ns"], 0);
         assert_close("with the lock or not known, s", held + not_known, all, 1e-6, 1e-6);
-        // Of a wait that is over before the sampler has a CPU the locks are not known (12 to 43 % were seen here). While a
-        // hypervisor has a CPU nobody looks, of none of the four.
+        // For a wait that is over before the sampler has a CPU, the locks are not known (12 to 43 % were seen here). While a hypervisor has
+        // a CPU, none of the four is looked at.
         assert!(
             not_known < 0.6 * all + 4.0 * recorded.stolen,
             "{not_known} s of {all} s, {} s stolen",
@@ -251,7 +251,7 @@ fn partitions_have_numbers() {
         let mut session = Session::connect(&cluster);
         let recorder = Recorder::server(&cluster, &["-F", "997"]);
         let begin = Instant::now();
-        // Every page is read into another buffer, for which the table of buffers is changed.
+        // Every page is read into another buffer, which changes the buffer table.
         while begin.elapsed().as_secs_f64() < RECORDED {
             session.run("SELECT count(*) FROM t");
         }
@@ -374,7 +374,7 @@ fn what_is_held_now_is_shown_by_the_columns_that_are_chosen() {
     }
 }
 
-/// Who waits for an internal lock, and where in the code it is wanted; of spinlocks, too, which have no names.
+/// Who waits for an internal lock, and where in the code it is wanted; also for spinlocks, which have no names.
 #[test]
 fn who_waits_for_a_spinlock_is_told_with_the_code_that_wants_it() {
     needs_recording!();

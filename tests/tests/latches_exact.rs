@@ -14,7 +14,7 @@ use serde_json::Value;
 
 /// What `hold_lock.c` holds.
 const LOCK: &str = "AddinShmemInit";
-/// What samples find of a second or two: as in `latches`.
+/// How far samples of a second or two may be off, seconds: as in `latches`.
 const SAMPLED: f64 = 0.3;
 
 fn named<'a>(all: &'a Value, name: &str) -> &'a Value {
@@ -97,7 +97,7 @@ fn every_use_is_counted_and_timed_as_by_the_clocks_of_who_did_it_in_every_versio
         );
         assert_close(&what("waited, s"), seconds(by_one, "wait_ns"), waited, 0.02, 0.0);
         assert!(seconds(by_one, "max_hold_ns") >= 0.25, "{of_lock:#}");
-        // Each of the divisions is of all of it.
+        // Each breakdown covers all of it.
         for parts in ["sessions", "statements", "places", "single"] {
             let parts = of_lock[parts].as_array().expect("parts");
             for field in ["gets", "waits", "wait_ns", "held_ns", "holds"] {
@@ -148,7 +148,7 @@ fn every_use_is_counted_and_timed_as_by_the_clocks_of_who_did_it_in_every_versio
             0.0,
             error,
         );
-        // It costs something, which is measured and not nothing.
+        // It costs something: that is measured, and not zero.
         assert!(
             number(&exact["use_cost_ns"]) > 100.0 && number(&exact["cpu"]) > 0.0,
             "{exact:#}"
@@ -156,7 +156,7 @@ fn every_use_is_counted_and_timed_as_by_the_clocks_of_who_did_it_in_every_versio
     }
 }
 
-/// What of the executable's code a process has in memory as it is not in the file.
+/// Bytes of the executable's code that differ between a process's memory and the file.
 fn changed_bytes(pid: u32) -> usize {
     let executable = fs::read_link(format!("/proc/{pid}/exe")).expect("it lives");
     let file = File::open(format!("/proc/{pid}/exe")).expect("it can be read");
@@ -186,7 +186,7 @@ fn changed_bytes(pid: u32) -> usize {
     changed
 }
 
-/// Whether the kernel's log says that it could not take out a probe when this process ended (seen once in some 200 times, on 6.18).
+/// Whether the kernel's log says that it could not remove a probe when this process ended (seen once in some 200 times, on 6.18).
 fn kernel_failed_to_remove(killed: u32) -> bool {
     let log = Command::new("dmesg").output().expect("util-linux has it");
     let said = format!("dbtime:{killed} failed to unregister");
@@ -220,7 +220,7 @@ fn however_it_ends_no_probe_is_left_and_other_servers_are_not_counted() {
         for pid in server_processes(&cluster) {
             assert!(changed_bytes(pid) >= 5, "probes of {pid} are seen");
         }
-        // It waits, and has a lock, while the probes go.
+        // It waits, and has a lock, while the probes are removed.
         let asked = SystemTime::now();
         let (held, answered) = std::thread::scope(|scope| {
             let holds = scope.spawn(|| {
@@ -241,7 +241,7 @@ fn however_it_ends_no_probe_is_left_and_other_servers_are_not_counted() {
             let of_lock = &named(&exact["latches"], LOCK)["exclusive"];
             assert_eq!(of_lock["gets"], 1, "the other server has its own: {exact:#}");
             assert!(number(&exact["cpu_of_others"]) > 0.0, "{exact:#}");
-            // Up to the end of the look, which the stranger's uses may bring at any time: they take too much.
+            // Up to the end of the look, which may come early: the stranger's uses cost too much.
             let end = UNIX_EPOCH + Duration::from_micros(exact["to_us"].as_u64().expect("a time"));
             let since = |moment: SystemTime| match end.duration_since(moment) {
                 Ok(after) => after.as_secs_f64(),
@@ -285,7 +285,7 @@ fn a_lock_that_is_held_and_one_that_is_waited_for_at_the_end_count_up_to_there()
         session.ask("SELECT take(true, 1)");
     }
     let looking = Looking::begin(&cluster, &["-d", "4", "--format", "json"]);
-    // When by the clock of who does it, just before: what the client sees has the way to the server in it.
+    // The time just before, by the clock of who does it: what the client sees has the way to the server in it.
     let begun_at = |session: &mut Session, call: &str| -> f64 {
         let answer = session.ask(&format!(
             "SELECT extract(epoch FROM clock_timestamp()) || ' ' || {call}"
@@ -391,7 +391,7 @@ fn it_ends_by_itself_when_it_takes_too_much_and_looks_no_longer_than_it_may() {
         why.contains("of the host's") && begin.elapsed() < Duration::from_secs(9),
         "{why}"
     );
-    // With what it has.
+    // It shows what it has counted.
     assert!(
         number(&named(&exact["latches"], LOCK)["shared"]["gets"]) > 1000.0,
         "{exact:#}"

@@ -127,7 +127,7 @@ fn ctrl_c_and_terminate_finish_the_recording() {
         std::thread::sleep(SECOND);
         let told = Instant::now();
         recorder.signal(signal);
-        // A wrapper passes it on, or the key is held down: that is no wish to lose what was recorded.
+        // A wrapper may pass it on, or the key be held down: that is no wish to lose what was recorded.
         std::thread::sleep(Duration::from_millis(20));
         recorder.signal(signal);
         let recorded = recorder.finish();
@@ -262,7 +262,7 @@ fn parallel_workers_are_sessions_of_their_leader() {
     }
 }
 
-/// The kernel lets a program begin with the largest memory of the one that started it, which is no business of its own.
+/// The kernel starts the peak memory of a program with that of the process that started it, which is not its own.
 #[test]
 fn a_recorder_counts_its_own_memory_whoever_started_it() {
     needs_recording!();
@@ -287,7 +287,7 @@ fn one_session_can_be_recorded_alone() {
     let pids: Vec<u32> = recorded.sessions.iter().map(|session| session.pid).collect();
     assert_eq!(pids, [pid]);
     let slept = recorded.session(pid).ns(Some("Timeout:PgSleep"), &State::ALL) as f64 / 1e9;
-    // Beside other tests passes come late, each by a hundredth of a second or several.
+    // Beside other tests passes are late, each by one or more hundredths of a second.
     assert!(
         (0.9..1.1).contains(&slept),
         "it slept 1 s, recorded are {slept:.3} s"

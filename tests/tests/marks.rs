@@ -15,7 +15,7 @@ struct Work {
     what: String,
 }
 
-/// Enough for samples of every second of it.
+/// Long enough for samples in every second of it.
 fn is_long(work: &Work) -> bool {
     work.to - work.from > 1.0
 }
@@ -81,7 +81,7 @@ fn recorded(cluster: &Cluster) -> Recorded {
     recorder.stop()
 }
 
-/// Seconds since the epoch, and the message, of a line of the log; none of continued ones.
+/// Seconds since the epoch, and the message, of a line of the log; `None` for continuation lines.
 fn message(line: &str) -> Option<(f64, &str)> {
     let (time, rest) = line.split_once(" LOG:  ")?;
     Some((time.trim().parse().ok()?, rest))

@@ -168,7 +168,7 @@ impl Prometheus {
         }
     }
 
-    /// What an expression is now.
+    /// The current value of an expression.
     fn ask(&self, expression: &str) -> Vec<Value> {
         let encoded: String = expression.bytes().map(|byte| format!("%{byte:02x}")).collect();
         // HTTP 1.0: the answer comes in one piece.
@@ -204,7 +204,7 @@ fn sessions_whose_time_is_known_are_counted_as_prometheus_has_it() {
     let cluster = distribution().start(Options::default());
     cluster.psql("CREATE TABLE t AS SELECT 1 AS n").expect("a table");
     let mut sessions: Vec<Session> = (0..5)
-        // They end also where the test fails.
+        // They end even if the test fails.
         .map(|_| Session::connect_with(&cluster, "-c statement_timeout=60s"))
         .collect();
     sessions[0].run("BEGIN; UPDATE t SET n = 2");
@@ -256,7 +256,7 @@ fn sessions_whose_time_is_known_are_counted_as_prometheus_has_it() {
         assert_close("computes", cpu, seconds, 0.0, 0.15);
         assert_eq!(value(&last, &["dbtime_sessions{kind=\"client\"}"]), 5.0);
 
-        // Prometheus has the same. A second is counted as a whole, and how many of them lie between two of its looks varies.
+        // Prometheus has the same. Seconds are counted whole, and how many of them lie between two scrapes varies.
         let active = server.number(
             "sum(rate(dbtime_db_time_seconds_total[6s])) / sum(rate(dbtime_recorded_seconds_total[6s]))",
         );
@@ -336,7 +336,7 @@ fn whoever_asks_too_much_keeps_nobody_from_asking() {
     let endless = format!("GET /metrics HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(1 << 20));
     let (head, _) = ask_much(metrics.address, &endless);
     assert!(!head.contains(" 200 "), "{head}");
-    // Who answers may do nothing.
+    // The thread that answers has no privileges.
     let threads = fs::read_dir(format!("/proc/{}/task", metrics.child.id())).expect("it runs");
     let status = threads
         .flatten()
@@ -373,7 +373,7 @@ fn whoever_asks_too_much_keeps_nobody_from_asking() {
     metrics.stop();
 }
 
-/// As [`ask`], of one who may be cut off while it sends.
+/// As [`ask`], for a client that may be cut off while it sends.
 fn ask_much(address: SocketAddr, request: &str) -> (String, String) {
     let mut connection = TcpStream::connect(address).expect("it listens");
     connection.set_read_timeout(Some(SOON)).expect("a timeout");
@@ -488,7 +488,7 @@ fn a_server_that_restarts_is_counted_on() {
     metrics.stop();
 }
 
-/// All that only grows, by series.
+/// All counters, by series.
 fn counters(text: &str) -> HashMap<String, f64> {
     let is_counter = |line: &&str| !line.starts_with('#') && line.contains("_total");
     let series = text.lines().filter(is_counter);

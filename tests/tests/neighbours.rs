@@ -221,7 +221,7 @@ fn a_server_that_is_killed_and_restarted_at_once_is_followed() {
     );
 }
 
-/// The number that the kernel gives to the next process is set back: sessions get the pids of those that have ended.
+/// The kernel's next process id is set back: sessions get the pids of those that have ended.
 #[test]
 fn pids_that_are_used_again_are_other_sessions() {
     needs_recording!();
@@ -251,7 +251,7 @@ fn pids_that_are_used_again_are_other_sessions() {
     }
 }
 
-/// What a recorder takes of its host, by the kernel's books, is within the bounds.
+/// Asserts that what a recorder uses of its host, by the kernel's accounting, is within the bounds.
 #[track_caller]
 fn assert_bounded(recorder: &Recorder) -> Books {
     let books = Books::of(recorder.pid(), recorder.path());
@@ -261,7 +261,7 @@ fn assert_bounded(recorder: &Recorder) -> Books {
     books
 }
 
-/// Of DB time, what is of sessions of which it is not known what they were.
+/// Asserts that less than this share of DB time is of sessions of unknown kind.
 #[track_caller]
 fn assert_little_is_unknown(recorded: &Recorded, share: f64) {
     let report = recorded.json(&["--by", "backend_type"]);
@@ -304,9 +304,8 @@ fn a_thousand_connections_that_come_and_go_stay_within_bounds() {
     }
 }
 
-/// Beside far more work than there are CPUs for, what the kernel has sent is taken seconds later. Sessions have ended by then whose
-/// time, and end, are still to come.
-/// A recorder that gets a CPU after all others.
+/// A recorder that gets a CPU after all others. Beside far more work than there are CPUs for, it takes what the kernel has sent seconds
+/// later: by then sessions have ended whose time, and end, are still to come.
 const BEHIND: [&str; 3] = ["nice", "-n", "15"];
 
 /// An argument of pgbench: a script whose every statement computes for some milliseconds.
@@ -423,7 +422,7 @@ fn who_ended_before_any_other_had_a_name_gets_the_name_of_those_that_come_after(
     assert_little_is_unknown(&recorded, 0.01);
 }
 
-/// For how many seconds 400 busy sessions are recorded in each tier, unless it is short: `DBTIME_LONG_RUN=600`.
+/// Seconds for which 400 busy sessions are recorded in each tier, in a long run: `DBTIME_LONG_RUN=600`.
 fn long_run() -> Option<u64> {
     let seconds = std::env::var("DBTIME_LONG_RUN").ok()?;
     Some(seconds.parse().expect("a number of seconds"))
@@ -476,7 +475,7 @@ fn beside_400_busy_sessions_a_recording_stays_within_bounds() {
     drop(load);
 }
 
-/// CPU time of a recorder before it samples and after: most of it is the kernel's, for the check of the programs.
+/// CPU time of a recorder before it samples and after, ns: most of it is the kernel's, for verifying the programs.
 const BEGIN_AND_END: u64 = 3_000_000_000;
 
 /// All of them are there for nearly all of the time, within a CPU.

@@ -26,7 +26,7 @@ fn causes(recorded: &Recorded, wait: &str) -> BTreeMap<(u64, String), f64> {
     sums
 }
 
-/// The share of a wait for locks in a statement that was for one of them, and that one.
+/// For a statement's wait for locks: the share that was for the first of them in the report, and that one.
 fn waited_for(recorded: &Recorded, event: &str, text: &str) -> (f64, Value) {
     let report = recorded.json(&["--causes", "--top", "1000"]);
     let waits = report["causes"].as_array().expect("waits");
@@ -137,8 +137,8 @@ fn scene(cluster: &Cluster) {
     let found = causes(&recorded, "Lock:relation");
     say(&format!("{found:?}"));
     let printed = recorded.text(&["--causes"]);
-    // Three of four wait for who has read and thinks now, one for the two that share the lock, which have equal parts of its time. They
-    // begin one after the other, as soon as the server can say so.
+    // Three of four wait for the session that has read and now thinks, one for the two that share the lock, which have equal parts of its
+    // time. They begin one after the other, as soon as the server can say so.
     let parts = holders.map(|pid| share(&found, pid, "client"));
     assert!(parts.iter().sum::<f64>() > 0.98, "{found:?}\n{printed}");
     assert_close("the reader", parts[0], 0.75, 0.07, 0.0);
@@ -192,7 +192,7 @@ fn scene(cluster: &Cluster) {
     let seconds = number(&report["elapsed_ns"]) / 1e9 - 1.2;
     let at = recorded.json(&["--at", &format!("{seconds:.1}")]);
     let mut under = BTreeMap::new();
-    // What was not followed is bounded above.
+    // How much was not followed is checked above.
     let trees = at["chains"].as_array().expect("trees").iter();
     for chain in trees.filter(|chain| chain["kind"] != "unknown") {
         let root = chain["session"]["pid"].as_u64().unwrap_or(0);

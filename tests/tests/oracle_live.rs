@@ -1,4 +1,4 @@
-//! Live Oracle sessions, held against a stand-in that writes down the truth (tests/stand_in/stand_in.c).
+//! Live Oracle sessions, compared with a stand-in that writes down the truth (tests/stand_in/stand_in.c).
 
 use std::path::Path;
 use std::process::Command;
@@ -115,7 +115,7 @@ fn the_sampled_ledger_is_true_by_event_and_statement() {
     // Before and after its work it waits for its client, which is idle.
     let idle = session.activity.iter().filter(|row| row.idle);
     assert!(idle.clone().count() > 0 && idle.clone().all(|row| row.wait_class == "Idle"));
-    // Who sleeps in the kernel has a stack that says so.
+    // A session that sleeps in the kernel has a stack that says so.
     assert!(recorded.text(&[]).contains("db file sequential read"));
 }
 
@@ -202,9 +202,9 @@ fn exact_at_switches_blocked_time_is_true_to_the_log() {
     }
 }
 
-/// How far blocked time may be from what the session's own clocks say: its clock of the CPU stands still while a hypervisor has
-/// that, it may be kept from its CPU between its clock and its event, and a switch that BPF was not shown leaves up to so much on the
-/// wrong side (docs/exact.md).
+/// How far blocked time may be from what the session's own clocks say: its CPU clock stands still while a hypervisor has the CPU, it may be
+/// kept from its CPU between its clock and its event, and a switch that BPF did not see leaves up to so much on the wrong side
+/// (docs/exact.md).
 fn blocked_error(truth: &[WaitTruth], recorded: &Recorded, session: &SessionTime, event: u32) -> f64 {
     let missed = session.counter(counter::MISSED) as f64 * MISSED_SWITCH;
     let seconds = off_cpu(truth, session.row.pid, event);
@@ -561,8 +561,8 @@ fn probes_in_the_functions_lay_both_clocks_side_by_side() {
             };
             let (found, ns) = rows("oracle_wait");
             assert_eq!(found, count, "{name}: every wait is timed");
-            // The probes lie outside of the session's own clock, and a session that uses up its time on a CPU loses that in
-            // a probe as a rule.
+            // The probes lie outside of the session's own clock, and a session that uses up its time slice usually loses its CPU inside a
+            // probe.
             let seconds = of_event().map(|t| t.ns).sum::<u64>() as f64 / 1e9;
             let most = seconds * 1.05 + count as f64 * 20e-6 + 0.03;
             assert_between(name, ns as f64 / 1e9, seconds, most, 0.0, count as f64 * 1e-6);
@@ -605,7 +605,7 @@ fn names_that_the_map_lacks_come_from_the_executables_table_if_it_agrees_with_th
         session.activity.iter().any(|row| row.wait_event == "event#=700"),
         "beyond the table"
     );
-    // One name that is another one: the table is not what it was taken for.
+    // One name differs: the table is not what it was taken for.
     let doubtful = stand_in.other_map(&stand_in.map_text().replace("\"latch free\"", "\"latch: free\""));
     let (_, recorded) = record(&mut stand_in, &doubtful, &[]);
     assert!(

@@ -1,5 +1,5 @@
-//! A server that keeps the ids of its statements elsewhere than others do: they are found by its debug information, or asked of it and
-//! joined, or said to be unknown; never read from where others have them.
+//! A server that keeps its query ids elsewhere than others do: they are found by its debug information, or asked of it and joined, or said
+//! to be unknown; never read from where others have them.
 
 use std::collections::BTreeMap;
 use std::thread;

@@ -1,4 +1,4 @@
-//! Which page a lock is the lock of, against who locks pages that he chooses.
+//! Which page a lock belongs to, against a session that locks pages of its choice.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use dbtime_tests::{
 };
 use serde_json::Value;
 
-/// Pages that are locked one after the other, and for how long each. Of so many the server has room for a few.
+/// Pages that are locked one after the other, and for how long each. The server has room for only a few of so many.
 const MANY: u32 = 40;
 const SHORT_US: u32 = 25_000;
 /// How long the others are locked.
 const LONG_US: u32 = 400_000;
-/// What samples find of a stretch, at 99 a second, while six servers are recorded twice: to ten samples.
+/// How far samples of a stretch may be off, seconds, at 99 a second, while six servers are recorded twice: ten samples.
 const SAMPLED: f64 = 0.1;
 
 /// A server with room for sixteen pages, a table in it, one in a tablespace, and names of both in the catalogue's files.
@@ -43,7 +43,7 @@ fn server(build: &Server) -> Cluster {
     cluster
 }
 
-/// Locks pages, and tells for how many seconds each was locked: by relation, file fork and block, as reports call them.
+/// Locks pages, and returns for how many seconds each was locked: by relation, file fork and block, as reports call them.
 fn lock_pages(session: &mut Session, far: bool) -> BTreeMap<String, f64> {
     let mut locked = BTreeMap::new();
     let mut lock = |name: &str, relation: &str, fork: u32, block: u32, exclusive: bool, us: u32| {
@@ -83,7 +83,7 @@ fn page_of(single: &Value) -> String {
     )
 }
 
-/// Seconds by page, of all that one of the pages was locked.
+/// Seconds by page, of all pages whose lock was met.
 fn found(latches: &Value, ns: &str) -> BTreeMap<String, f64> {
     let all = latches.as_array().expect("a list").iter();
     let pages = all
@@ -96,8 +96,8 @@ fn found(latches: &Value, ns: &str) -> BTreeMap<String, f64> {
     found
 }
 
-/// Each page that was locked was found for as long, and what else was found is what the server locks for a moment. `not_known`: seconds of
-/// which it is not known what the session had.
+/// Asserts that each page that was locked was found for as long, and that what else was found is what the server locks for a moment.
+/// `not_known`: seconds in which it is not known what the session had.
 #[track_caller]
 fn assert_found(
     what: &str,
@@ -118,7 +118,7 @@ fn assert_found(
             short_found += seconds;
         }
     }
-    // A sample meets each by chance, and their sum as it meets all time.
+    // Whether a sample meets one of these is chance; their sum is sampled as all time is.
     let about = format!("{what}: pages of a moment");
     say(&format!(
         "{about}: {short_found:.3} s of {short:.3} s, {not_known:.3} s not known"

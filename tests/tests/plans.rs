@@ -102,7 +102,7 @@ fn every_plan_has_its_time_and_servers_without_them_have_none() {
                 assert!(truth.contains_key(plan), "{how}: {plan} of {truth:?}");
             }
             for (plan, &seconds) in &truth {
-                // What runs is divided by samples, and what it did before it said its plan is in none.
+                // Running time is divided by samples, and what it did before it said its plan is in none.
                 let error = sampling_error(seconds, all, rate).max(0.03) + recorded.stolen;
                 let of_plan = found.get(plan).copied().unwrap_or_default();
                 let what = format!("{}, {how}: plan {plan}, s", build.name);

@@ -73,7 +73,7 @@ fn mallorys(path: &Path) {
     lchown(path, Some(MALLORY), Some(MALLORY)).expect("tests run as root");
 }
 
-/// The command, which must not wait for whoever would open the other end of a FIFO.
+/// The command, which must not wait for somebody to open the other end of a FIFO.
 fn without_waiting(arguments: &[&str]) -> Outcome {
     Command::new("timeout")
         .arg("20")

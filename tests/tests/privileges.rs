@@ -14,7 +14,7 @@ use dbtime_tests::{
 const NEEDED: [&str; 4] = ["bpf", "perfmon", "sys_ptrace", "dac_read_search"];
 const USEFUL: [&str; 3] = ["sys_nice", "checkpoint_restore", "syslog"];
 
-/// A command that runs another one as a user who is nobody, with these capabilities and no other, ever.
+/// A command that runs another one as the user nobody, with these capabilities and no others, ever.
 fn only(capabilities: &[&str]) -> [String; 6] {
     let with = |all: &str| {
         let each = capabilities.iter().map(|name| format!(",+{name}"));
@@ -195,7 +195,7 @@ fn what_recording_does_not_need_is_given_up_once_it_has_begun() {
         };
         assert_eq!(has & !(LEFT | writes), 0, "{name}: {has:x}");
     }
-    // Who reads symbols and debug information has none at all, and may make few system calls.
+    // The process that reads symbols and debug information has none at all, and may make few system calls.
     let children = dbtime_tests::children(own);
     let [reader] = children[..] else {
         panic!("{children:?}")

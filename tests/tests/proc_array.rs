@@ -1,5 +1,5 @@
-//! The lock of the table of transactions, ProcArray, as a server uses it: shared by who takes a snapshot, alone by who commits. What is
-//! counted of it and what samples of the same seconds find.
+//! The lock of the table of transactions, ProcArray, as a server uses it: shared for snapshots, exclusive for commits. What is counted of
+//! it, against what samples of the same seconds find.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use dbtime_tests::{Looking, Session, assert_between, distribution, needs_recordi
 use serde_json::Value;
 
 /// Transactions that do not end. A snapshot lists them with their subtransactions while it has the lock (GetSnapshotData in
-/// src/backend/storage/ipc/procarray.c), which takes so many some ten microseconds.
+/// src/backend/storage/ipc/procarray.c), which takes some ten microseconds for so many.
 const OPEN: u32 = 400;
 /// Of each; up to 64 are listed.
 const SUBTRANSACTIONS: u32 = 60;
 /// Sessions that commit one transaction after the other.
 const COMMITTING: usize = 8;
-/// Between two transactions of a session, in the mean: probes may take a quarter of the CPUs, and these shall take less.
+/// Mean time between two transactions of a session: probes may take a quarter of the CPUs, and these are to take less.
 const PAUSE: Duration = Duration::from_millis(2);
 /// They end by themselves after this.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -54,7 +54,7 @@ fn samples_find_the_lock_of_snapshots_held_for_as_long_as_is_counted() {
             scope.spawn(move || {
                 // By the golden ratio they fall most evenly, and in step with no timer.
                 let mut pause = number as f64 / COMMITTING as f64;
-                // The time is for the case that nobody ends them.
+                // The time limit is in case nobody ends them.
                 while !done.load(Ordering::Relaxed) && begin.elapsed() < LONGEST {
                     session.run("SELECT pg_current_xact_id()");
                     pause = (pause + 0.618_034).fract();

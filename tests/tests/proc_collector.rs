@@ -63,7 +63,7 @@ fn sums_are_the_kernels_and_waits_are_the_servers() {
         "{:?}",
         recorded.meta.quality
     );
-    // Who sleeps has a kernel stack, by name.
+    // A sleeping session has a kernel stack, by name.
     assert!(
         recorded.text(&["--top", "20"]).contains("epoll"),
         "{}",

@@ -25,7 +25,7 @@ fn cluster() -> Cluster {
 struct Run {
     session: SessionTime,
     read_bytes: u64,
-    /// Share of the kernel's pages of the table that came into the page cache.
+    /// Pages of the table that came into the kernel's page cache.
     pages_read: usize,
     /// Requests that the kernel put together with others meanwhile, of all sessions.
     merged: u64,
@@ -159,7 +159,7 @@ fn single_blocks_come_from_the_page_cache_when_warm_and_from_the_device_when_col
     );
     let (reads, device) = (cold.of("read", &table), cold.from("device", &table));
     assert_eq!(reads.count(), READS, "{}\n{text}", table.file);
-    // A request that was done before its read came to sleep is told from reading ahead by its time alone.
+    // A request that was done before its read went to sleep differs from reading ahead only by its time.
     let quick = cold.from("readahead", &table);
     assert_eq!(device.count() + quick.count(), READS, "\n{text}");
     assert!(quick.count() * 1000 <= READS, "\n{text}");
@@ -242,7 +242,7 @@ fn what_the_kernel_reads_ahead_for_one_session_another_waits_for() {
         assert!((sent == 0) == (run.read_bytes == 0), "\n{text}");
         waited += run.from("other task", &table).count();
     }
-    // A request is its first part's session's, also when the kernel merges it with the other's.
+    // A request belongs to the session of its first part, even if the kernel merges it with the other's.
     assert_seen(
         "bytes asked of devices by both",
         requested,

@@ -1,4 +1,4 @@
-//! What commits wait for that wait for a standby: causes that the test makes, and what the servers themselves say of them.
+//! What commits wait for when they wait for a standby: causes that the test makes, and what the servers themselves say of them.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,10 @@ use dbtime_tests::{
 
 const CALLS: &str = "--exact=calls";
 const RATE_HZ: f64 = 99.0;
-/// For which a commit waits.
+/// The wait event of commits that wait for a standby.
 const SYNC_REP: &str = "IPC:SyncRep";
 
-/// Seconds in which commits waited for the standby, by where that led: all of it, and that of which this is true.
+/// Seconds in which commits waited for the standby: in all, and in parts for which this is true.
 fn led(found: &[Part], is: impl Fn(&Part) -> bool) -> (f64, f64) {
     let of_standby = found.iter().filter(|part| part.wait == SYNC_REP);
     of_standby.fold((0.0, 0.0), |(all, of), part| {
@@ -47,7 +47,7 @@ fn start(of_primary: Options, of_standby: Options) -> Option<Replicated> {
 /// does not say it of every commit, and sometimes says what was true of the one before.
 struct Commits {
     commits: u32,
-    /// Of so many it said something.
+    /// How many of them it said something about.
     told: u32,
     /// By the client's clock: each is at most as long.
     seconds: f64,
@@ -109,7 +109,7 @@ fn a_slow_network_is_named_and_where_nothing_is_slow_nothing_is_invented() {
     let without_standby = Recorder::server(&servers.primary, &[]);
     let commits = commit(&mut session, &mut witness, Duration::from_secs(5));
     assert_elsewhere(&without_standby.stop());
-    // There and back. Who hands the packets on may be late, and the standby be behind others for a CPU.
+    // There and back. The thread that passes packets on may be late, and the standby may have to wait for a CPU.
     let least = f64::from(commits.commits) * 0.040;
     let most = commits.seconds;
     for recorder in recorders {
@@ -359,7 +359,7 @@ fn a_commit_that_the_standby_has_waits_for_its_replay_and_not_for_what_it_flushe
             "{}: {behind_pause:.3} s behind the pause, {in_pause:.3} s by the client, {without_it:.3} s until the standby had it; of {of_others:.3} s of others {behind_flush:.3} s behind its disk, {flushed:.3} s by the client",
             recorded.meta.collector.tier
         ));
-        // It is looked how far the standby has come when the one that sends the log is sampled anew: at each of its answers.
+        // How far the standby has come is looked up when the walsender is sampled anew: at each of its answers.
         let error = 0.3 + recorded.stolen;
         assert!(behind_pause < in_pause + 0.05, "{text}");
         assert!(behind_pause > 0.9 * (in_pause - without_it) - error, "{text}");
@@ -381,7 +381,7 @@ fn a_standby_that_is_restarted_is_followed_again() {
     let recorder = recorder(&servers, &[]);
     let before = servers.process("walreceiver");
     servers.restart_standby();
-    // It is looked for once a second, and then for who is at the other end of its connection.
+    // The recorder looks for it once a second, and then for the other end of its connection.
     std::thread::sleep(Duration::from_millis(3_500));
     let after = servers.process("walreceiver");
     assert_ne!(before, after);

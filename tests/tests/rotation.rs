@@ -131,7 +131,7 @@ fn where_one_ends_and_the_next_begins_nothing_is_missing_and_nothing_is_twice() 
     for rows in &all {
         let mut missing = rows.refers_to();
         missing.subtract(&rows.describes());
-        // Of a short statement the text may not be known: nobody could be asked in time.
+        // The text of a short statement may not be known: nobody could be asked for it in time.
         for statement in &rows.statements {
             missing.statements.remove(&statement.id);
         }
@@ -147,7 +147,7 @@ fn where_one_ends_and_the_next_begins_nothing_is_missing_and_nothing_is_twice() 
         (least - 0.05..most + 0.05).contains(&slept),
         "the session has {slept} s, where {least} to {most} s were recorded"
     );
-    // Of the seconds around the end of the first it has one each (beside other tests, a recorder needs a second or two to begin).
+    // It has one second in each of the seconds around the end of the first (beside other tests, a recorder needs a second or two to begin).
     for second_us in (-3..3).map(|second| first.end_us + second * 1_000_000) {
         let in_second = |rows: &Rows| -> u64 {
             let id = rows

@@ -14,7 +14,7 @@ const RATE_HZ: f64 = 99.0;
 /// A name that means to be more than a name.
 const HOSTILE: &str = "a;b\"</script>\u{1b}[2Jü line 1";
 
-/// Functions that call each other: each tells the seconds between two of its lines, by the server's clock.
+/// Functions that call each other: each returns the seconds between two of its lines, by the server's clock.
 const FUNCTIONS: &str = "
 CREATE FUNCTION burns(seconds float8) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE until timestamptz := clock_timestamp() + seconds * interval '1 s';
@@ -188,7 +188,7 @@ fn functions_and_lines_have_their_time_in_every_version() {
             // As the server writes it, in quotation marks.
             let hostile = format!("\"{}\"()", HOSTILE.replace('"', "\"\""));
             check(&asleep, &[&hostile, &at_line(&hostile, 1)], 0.5);
-            // Of ten inside of each other the innermost seven are told.
+            // Of ten nested ones, the innermost seven are shown.
             let down = "goes_down(integer)";
             let deep: Vec<String> = std::iter::repeat_n([down.to_string(), at_line(down, 6)], 6)
                 .flatten()

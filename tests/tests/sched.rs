@@ -1,5 +1,5 @@
-//! `dbtime sched` against what else is known: the kernel's own books, who else was bound to the CPU, what a session was told to
-//! do, and perf.
+//! `dbtime sched` against what else is known: the kernel's accounting, who else was bound to the CPU, what a session was told to do, and
+//! perf.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// Returns once the switches are taken: the recording is made when they are.
+    /// Returns once switches are recorded: that is when the recording is made.
     fn start(arguments: &[&str]) -> Watched {
         let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
         let child = Command::new(dbtime_binary())
@@ -185,7 +185,7 @@ fn between_two_stops_a_task_has_what_the_kernels_books_say() {
         sleep(Duration::from_millis(700));
         signal(pid, libc::SIGSTOP);
         wait_for_state(pid, 'T');
-        // What it did until it stopped is in the books once it has left its CPU.
+        // What it did until it stopped is accounted for once it has left its CPU.
         sleep(Duration::from_millis(50));
         seen.push(books(pid));
         signal(pid, libc::SIGCONT);
@@ -212,8 +212,8 @@ fn between_two_stops_a_task_has_what_the_kernels_books_say() {
     ));
     // The runtime is the kernel's own; a turn that was cut moves some nanoseconds into the next one.
     assert_close("run time, s", run, grown(0), 0.0001, 0.000_05);
-    // The kernel takes the clock of a switch some hundred nanoseconds before its tracepoint, and counts all of a stay off CPU that
-    // began with being pushed off as delay but for that.
+    // The kernel reads the clock of a switch some hundred nanoseconds before its tracepoint; but for that, it counts all time off CPU that
+    // began with a preemption as delay.
     assert_close(
         "scheduling delay, s",
         delay,
@@ -269,7 +269,7 @@ fn who_is_bound_to_the_same_cpu_is_the_one_who_ran_instead() {
     assert!(delay > 0.1, "{delay}");
     assert!(percent > 80.0, "{percent}");
     assert_eq!(parties[0]["name"], wanted.as_str());
-    // All that was told cannot be more than what was to tell.
+    // No more can be attributed than there was to attribute.
     let all: u64 = parties
         .iter()
         .map(|party| party["ns"].as_u64().expect("a number"))
@@ -360,7 +360,7 @@ fn sleeps_of_an_oracle_session_are_in_their_wait_events() {
             .filter(|row| row.wait_event == name && row.wait_state == State::Sleep)
             .collect();
         assert_eq!(turns.len() as u64, count, "{name}");
-        // The log has the way into the kernel and back too, and whatever pushed the session off its CPU on it.
+        // The log's time includes the way into the kernel and back, and whatever preempted the session on it.
         let off = sum(&turns, |row| row.wait_ns) + sum(&turns, |row| row.delay_ns);
         assert!(off <= ns && off >= count * 4_900_000, "{name}: {off} of {ns} ns");
     }
@@ -436,8 +436,8 @@ fn sleeps_of_a_session_are_in_their_wait_events() {
     assert!(ledger.contains("Timeout:PgSleep"), "{ledger}");
 }
 
-/// Calls of each of two statements that burn CPU, with sleeps between them. They are long beside what the extension does not count: parsing,
-/// planning, and giving memory back at the end.
+/// Calls of each of two statements that burn CPU, with sleeps between them. They are long beside what the extension does not count:
+/// parsing, planning, and giving memory back at the end.
 fn burn_twice(session: &mut Session, rounds: usize) {
     for _ in 0..rounds {
         session.run("SELECT sum(length(md5(i::text))) FROM (SELECT generate_series(1, 400000) i) s");
@@ -466,7 +466,7 @@ fn time_by_query_is_what_pg_stat_kcache_counts() {
     cluster
         .psql("SELECT pg_stat_statements_reset(), pg_stat_kcache_reset()")
         .expect("they are there");
-    // Of what is before the first switch of a task nothing is known.
+    // Nothing is known of the time before a task's first switch.
     session.run("SELECT 1");
     session.wait_until_idle();
     burn_twice(&mut session, ROUNDS);
@@ -495,7 +495,7 @@ fn time_by_query_is_what_pg_stat_kcache_counts() {
         assert_ne!(statement["text"], Value::Null);
         say(&format!("{line}: {statement}"));
         if number(cpu) > 0.1 {
-            // Beside its execution each has 0.8 to 2 ms: parsing, and giving back what it used, which takes the longer the busier the host is.
+            // Beside its execution each has 0.8 to 2 ms: parsing, and giving back memory, which takes longer the busier the host is.
             let (cpu, besides) = (number(cpu), ROUNDS as f64 * 0.003);
             assert_between(id, seconds(&statement["run_ns"]), cpu, cpu + besides, 0.02, 0.0);
         } else {
@@ -630,7 +630,7 @@ fn a_recording_of_perf_gives_perfs_own_numbers() {
     let switches = sched["total"]["switches"].as_u64().expect("a number")
         + sched["facts"]["idle_switches"].as_u64().expect("a number");
     assert_eq!(switches as f64, number("Total number of context switches"));
-    // Of tasks that exit perf knows the name and number no more in their last switches: it makes one task of all of them.
+    // perf no longer knows the name and number of exiting tasks in their last switches: it makes one task of all of them.
     let exits = summary.lines().find_map(|line| {
         let line = line.trim_start().strip_prefix(":-1[-1")?;
         line.split_whitespace().nth(2)?.parse::<f64>().ok()

@@ -1,4 +1,4 @@
-//! `--connect`: what the server counts itself is told as it counts it, over a connection that can do nothing but read.
+//! `--connect`: what the server itself counts is shown as it counts it, over a connection that can do nothing but read.
 
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde_json::Value;
 const INSERTED: f64 = 20_000.0;
 const UPDATED: f64 = 2_000.0;
 const DELETED: f64 = 300.0;
-/// Sessions tell the server what they did at the end of a transaction, once in so long at most (PGSTAT_MIN_INTERVAL in
+/// Sessions report to the server what they did at the end of a transaction, at most once in so long (PGSTAT_MIN_INTERVAL in
 /// src/backend/utils/activity/pgstat.c).
 const TOLD_WITHIN: Duration = Duration::from_millis(1_100);
 
@@ -23,7 +23,7 @@ fn server(build: &Server) -> Cluster {
     build.start(Options::default().set("autovacuum", "off").set("fsync", "off"))
 }
 
-/// Ends with a transaction in which the session tells what it did.
+/// Ends with a transaction in which the session reports what it did.
 fn work(worker: &mut Session) {
     worker.run(&format!(
         "INSERT INTO counted SELECT generate_series(1, {INSERTED}), repeat('x', 100)"
@@ -172,7 +172,7 @@ fn who_asks_can_do_nothing_else() {
         "CapPrm:\t0000000000000000",
         "CapEff:\t0000000000000000",
         "NoNewPrivs:\t1",
-        // Who is the server's user can neither signal nor trace it.
+        // The server's user can neither signal nor trace it.
         &format!("Uid:\t0\t{server}\t0\t{server}"),
     ] {
         assert!(status.contains(line), "{line}: {status}");

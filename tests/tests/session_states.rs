@@ -14,7 +14,7 @@ use dbtime_tests::{
 };
 use serde_json::Value;
 
-/// An address of this host at which no other server listens that a test has.
+/// An address of this host at which no other test's server listens.
 const ADDRESS: &str = "127.77.5.43";
 
 /// Seconds in these sections by the value of a dimension, of one process.
@@ -91,7 +91,7 @@ fn the_state_of_a_session_is_what_the_server_says_in_every_version() {
                 );
             }
             assert!(idle_in["idle"] >= idle - 0.05, "{idle_in:?}");
-            // All but that is none: it is small.
+            // Hardly any time is in other states.
             let others = idle_in
                 .iter()
                 .chain(&busy_in)
@@ -296,7 +296,7 @@ fn names_with_blanks(build: &Server) {
     for session in &mut sessions {
         session.run("SELECT pg_sleep(0.1)");
     }
-    // All of the second in which that was has been told.
+    // The second in which that was is over, and shown.
     sleep(Duration::from_millis(1_200));
     let mut both = [&sessions[0], &sessions[1]].map(|session| u64::from(session.pid()));
     both.sort_unstable();

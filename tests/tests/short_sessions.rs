@@ -1,5 +1,5 @@
-//! Sessions too short to be sampled each: a client that connects for every statement. Judged by the exact tier, which
-//! records the same time beside.
+//! Sessions too short to be sampled each: a client that connects for every statement. Judged by the exact tier, which records at the same
+//! time.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use dbtime::throwaway::Options;
 use dbtime_tests::{Recorded, Recorder, distribution, needs_recording, pgbench};
 use serde_json::Value;
 
-/// A wait event and state with this part of DB time is compared.
+/// A wait event and state is compared if it has this share of DB time.
 const WORTH_COMPARING: f64 = 0.08;
 /// Its samples have a standard error below 3 %; four times that.
 const TOLERANCE: f64 = 0.12;

@@ -53,7 +53,7 @@ fn rss_anon_bytes(pid: u32) -> f64 {
     1024.0 * kilobytes.parse::<f64>().expect("a number")
 }
 
-/// Of each nap of the work, and how many it has.
+/// Seconds of each nap of the work, and how many there are.
 const NAP: f64 = 0.02;
 const NAPS: u32 = 20;
 
@@ -112,7 +112,7 @@ fn what_grew_is_what_the_kernel_counts() {
         let truth = |name: &str| after[name] - before[name];
         for name in after.keys().filter(|name| *name != "cpu") {
             let told = growth(found, "STAT", name);
-            // A signal may have come to it before or after: it reads what the signal says.
+            // A signal may have come to the session before or after: it reads what the signal says.
             let most = later[name] - earlier[name];
             assert!(
                 (truth(name)..=most).contains(&told),
@@ -144,8 +144,8 @@ fn what_grew_is_what_the_kernel_counts() {
         // Also what no sample fell into is in its snapshot.
         let of_ledger = growth(found, "TIME", "DB CPU");
         let floor = match tier {
-            // From call to call passes time by the clock. What a hypervisor stole of it is made good when the session runs
-            // again, which it does not here. The kernel tells whole hundredths of a second.
+            // Between calls, time passes by the clock. What a hypervisor stole of it is made good when the session runs again, which it
+            // does not here. The kernel gives stolen time in whole hundredths of a second.
             ["--exact=calls"] => 1e6 + stolen.as_nanos() as f64 + 10e6,
             _ => 1e6,
         };
@@ -188,7 +188,7 @@ fn times_add_up(tier: &[&str], found: &Value, elapsed: f64) {
     assert!(waits < elapsed_ns * 1.02, "{tier:?}: {waits} of {elapsed_ns}");
 }
 
-/// Where waits are events and not samples. A nap takes as long as was asked for, or longer; for the client all of them took `naps`.
+/// Where waits are events and not samples. A nap takes as long as was asked for, or longer; the client saw `naps` for all of them.
 fn waits_are_counted(tier: &[&str], found: &Value, naps: f64) {
     let slept = line(found, "WAIT", "Timeout:PgSleep").unwrap_or_else(|| panic!("{tier:?}: {found:#}"));
     assert_between(

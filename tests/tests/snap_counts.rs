@@ -1,4 +1,4 @@
-//! `dbtime snap` where nothing is held to a clock: what the kernel and the server have counted, and what it says of who is nobody.
+//! `dbtime snap` where nothing is compared with a clock: what the kernel and the server have counted, and what it says when nobody matches.
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Processes whose every stack is another one, as long as they run: what the recorder takes of its host has bounds, and what finds
-//! no room is counted.
+//! Processes whose stacks are all different, for as long as they run: what the recorder uses of its host is bounded, and what finds no room
+//! is counted.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use dbtime_tests::{
 const MEMORY: u64 = 400 << 20;
 const FILES: usize = 200;
 const MAPS: u64 = 256 << 20;
-/// Stacks that may be new at once, and in a second after that.
+/// Stacks that may be new at once, and in each second after that.
 const STACKS: f64 = 200_000.0;
 const STACKS_A_SECOND: f64 = 200.0;
 /// What a stack of 127 frames and its rows take on disk at most; beside them, descriptions and what never changes.
@@ -24,7 +24,7 @@ const BYTES_BESIDE: f64 = 4e6;
 /// Stands for what found no room.
 const NO_ROOM: &str = "[more stacks than are kept]";
 
-/// Records for so long; what it took of its host stays within bounds all the time.
+/// Records for so long; what it used of its host stays within bounds all the time.
 fn record(what: &str, arguments: &[&str], seconds: u64) -> Recorded {
     let recorder = Recorder::start(arguments);
     let mut books = Books::of(recorder.pid(), recorder.path());

@@ -8,7 +8,7 @@ use dbtime_tests::snapping::growth;
 use dbtime_tests::{Recorded, Recorder, Server, Session, builds, distribution, needs_recording, number, say};
 use serde_json::Value;
 
-/// Once a second it is asked.
+/// The server is asked once a second.
 const TOLD_WITHIN: Duration = Duration::from_millis(1_100);
 /// How often the worker's statements are executed.
 const CALLS: u32 = 12;
@@ -106,7 +106,7 @@ fn calls_rows_and_times_of_statements_are_those_of_the_server_in_every_version()
     needs_recording!();
     for build in builds(&[]) {
         let cluster = server(&build);
-        // Another database than the one that is connected to, and a schema whose name needs quotes; who owns the database has put a
+        // Another database than the one that is connected to, and a schema whose name needs quotes; the owner of the database has put a
         // function of their own before the server's.
         Session::connect(&cluster).run("CREATE DATABASE shop");
         let mut worker = Session::connect_as(&cluster, "postgres", "shop");
@@ -203,7 +203,7 @@ fn what_is_hidden_reset_and_thrown_out_is_said() {
     let mut worker = Session::connect(&cluster);
     worker.run(PREPARED);
     worker.run("CREATE ROLE monitor LOGIN");
-    // It is loaded, and nowhere to be asked.
+    // The library is loaded, but no database has the extension.
     let recorded = Recorder::server(&cluster, &["--connect"]).stop();
     assert!(
         has_note(&recorded, "CREATE EXTENSION pg_stat_statements"),

@@ -15,7 +15,7 @@ const OF_OTHERS: &str = "SELECT max(oid) FROM pg_proc";
 #[test]
 fn texts_are_what_they_are_in_the_encoding_of_their_database() {
     needs_recording!();
-    // Literals make no other statement, but how many there are does.
+    // Different literals do not make a different statement, but another number of them does.
     let statement = |literals: usize, text: &str| {
         let literals = format!(", '{text}'").repeat(literals);
         format!("SELECT pg_sleep(0.3){literals}")
@@ -89,7 +89,7 @@ fn who_connects_has_no_part_in_what_the_session_in_its_place_executed() {
     let without_ids = ends.into_iter().flatten().map(|server| (server, "off"));
     for (build, ids) in servers.iter().map(|server| (server, "on")).chain(without_ids) {
         let name = format!("{}, compute_query_id {ids}", build.name);
-        // Few places, which all come round: from 17 on the one that has been free longest is taken.
+        // Few backend slots, so that all are used again: from 17 on the one that has been free longest is taken.
         let options = Options::default()
             .set("compute_query_id", ids)
             .set("max_connections", "10")

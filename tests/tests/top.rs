@@ -29,7 +29,7 @@ const END: &str = "\x1b[F";
 const ESCAPE: &str = "\x1b";
 const ENTER: &str = "\r";
 
-/// Moves a cursor, begins a sequence, reorders a line, brings a line of its own.
+/// Moves the cursor, begins an escape sequence, reorders a line, adds a line of its own.
 const HOSTILE: &str = "\u{1b}[2J\u{9b}31m\u{202e}\u{ad}\r\nforged\u{2028}\u{7}\u{7f}";
 
 const START_US: i64 = 1_750_000_000_000_000;
@@ -311,7 +311,7 @@ fn a_session_that_sleeps_is_on_the_live_screen_within_three_seconds() {
     screen.wait_for("the session that sleeps", Duration::from_secs(3), is_there);
     say(&format!("seen after {:.2} s", begin.elapsed().as_secs_f64()));
 
-    // What is not needed any more to record is given up by who draws, too.
+    // The thread that draws gives up what is no longer needed to record, too.
     let tasks = std::fs::read_dir(format!("/proc/{}/task", screen.pid())).expect("it runs");
     let status = |task: &Path| std::fs::read_to_string(task.join("status")).unwrap_or_default();
     let mut statuses = tasks.flatten().map(|task| status(&task.path()));
@@ -641,7 +641,7 @@ fn a_session_shows_what_it_does_now_beside_what_it_did() {
     assert!(now.starts_with("100.0 % Lock:transactionid"), "{text}");
     let all = below("Where its time went");
     assert!(all.starts_with("66.7 % Lock:transactionid"), "{text}");
-    // One second has no last one.
+    // With one second shown there is no last one.
     screen.press("-");
     screen.press("-");
     screen.wait_for("one second", SOON, |text| {
@@ -662,7 +662,7 @@ fn the_terminal_is_given_back_however_it_ends() {
         let mut screen = replay(&recording, SMALL, &[]);
         screen.assert_taken();
         match signal {
-            // Whoever is impatient does it twice.
+            // Impatient users do it twice.
             Some(signal) => (0..2).for_each(|_| screen.signal(signal)),
             None => screen.press("q"),
         }
@@ -670,7 +670,7 @@ fn the_terminal_is_given_back_however_it_ends() {
         assert!(status.success(), "{name}: {status}\n{}", screen.text());
         screen.assert_given_back(name);
     }
-    // Who is killed cannot do it himself.
+    // A killed process cannot do it itself.
     let mut screen = replay(&recording, SMALL, &[]);
     screen.assert_taken();
     screen.signal(libc::SIGKILL);

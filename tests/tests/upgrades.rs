@@ -1,4 +1,4 @@
-//! A server that ends and comes back as another version, on a directory that has been put in the place of its own, as an upgrade does it.
+//! A server that ends and comes back as another version, on a directory that took the place of its own, as in an upgrade.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

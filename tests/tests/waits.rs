@@ -127,7 +127,7 @@ fn syncs_of_the_log_are_as_many_as_the_server_counts() {
     let mut session = Session::connect(&cluster);
     session.run("CREATE TABLE t (id int)");
     let syncs = |session: &mut Session| -> u64 {
-        // The session tells its statistics now, and not some time later.
+        // The session reports its statistics now, and not some time later.
         session.run("SELECT pg_stat_force_next_flush()");
         let syncs = cluster
             .psql("SELECT wal_sync FROM pg_stat_wal")
@@ -247,8 +247,8 @@ fn what_clients_wait_for_is_db_time_where_the_cpus_are_saturated() {
         "latencies of all transactions {latency_s:.2} s; DB time {db_time_s:.2} s, {without_it_s:.2} s without commands that \
          waited for a CPU"
     ));
-    // Beyond DB time clients see their own CPU and run queue: pgbench takes up the answers for all twelve, beside them, on the
-    // same CPUs (7 to 11 % seen). Connecting is DB time and no transaction.
+    // Beyond DB time clients see their own CPU and run queue: pgbench handles the answers for all twelve on the same CPUs (7 to 11 % seen).
+    // Connecting is DB time and no transaction.
     assert_close(
         "DB time against the clients' latencies, s",
         db_time_s,

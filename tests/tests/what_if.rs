@@ -1,4 +1,4 @@
-//! Predictions, checked by doing what they are about: a load is recorded, what would be is predicted, done, and measured.
+//! Predictions, checked by making the change: a load is recorded, the effect of a change predicted, the change made, and the load measured.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use serde_json::Value;
 /// Seconds of a recording, and of a measurement after it.
 const RECORDED: Duration = Duration::from_secs(8);
 const MEASURED: Duration = Duration::from_secs(3);
-/// Seconds after which a load is what it stays.
+/// How long a load takes to become steady.
 const SETTLED: Duration = Duration::from_millis(500);
 /// A measurement of some seconds on a busy host is not the mean: an interval is that much wider, either side.
 const HOST: f64 = 0.08;
@@ -31,7 +31,7 @@ impl Load {
         }
     }
 
-    /// Runs it; gives what `during` gives, which can ask how many transactions have ended.
+    /// Runs it; returns what `during` returns, which can ask how many transactions have ended.
     fn run<T>(&mut self, statements: &[&str], during: impl FnOnce(&dyn Fn() -> u64) -> T) -> T {
         let (is_over, ended) = (AtomicBool::new(false), AtomicU64::new(0));
         let think = self.think;
@@ -112,9 +112,9 @@ fn check(what: &str, prediction: &Value, before: f64, after: f64) {
         (of("low") * (1.0 - HOST)..=of("high") * (1.0 + HOST)).contains(&after),
         "{what}: measured {after:.1}: {prediction:#}"
     );
-    // One that has everything in it says nothing.
+    // An interval that has everything in it says nothing.
     assert!(of("high") < 3.0 * of("low"), "{what}: {prediction:#}");
-    // Whoever says that nothing changes is wrong.
+    // A prediction of no change would be wrong.
     assert!(
         (after / before - 1.0).abs() > 0.15,
         "{what}: {before:.1} and {after:.1} are no test"
@@ -178,7 +178,7 @@ fn a_faster_device_and_commits_that_do_not_wait_for_it() {
     }
     let insert = ["INSERT INTO t VALUES (1)"];
     asks.run("SELECT pg_stat_reset_shared('wal')");
-    // Of a transaction a fifteenth is left without its flush: that there are samples enough of it.
+    // Without its flush, a fifteenth of a transaction is left: at this rate there are enough samples of it.
     let (recorded, before) = load.record(&cluster, &insert, &["-F", "499"]);
     let slow = flush(&mut load, &mut asks);
     disk.limit(180);
@@ -197,9 +197,9 @@ fn a_faster_device_and_commits_that_do_not_wait_for_it() {
         before,
         after,
     );
-    // More than these waits goes: statements that run fifty times a second, all woken by one flush, need several times the CPU and run queue
-    // of those that run seven hundred times. The prediction has them as they were recorded; the interval allows for it, and the host needs
-    // no allowance here.
+    // More than these waits goes away: statements that run fifty times a second, all woken by one flush, need several times the CPU and run
+    // queue of those that run seven hundred times. The prediction has them as they were recorded; the interval allows for it, and the host
+    // needs no allowance here.
     check("synchronous_commit = off, 4 clients", &gone, before, without);
     let of = |which| throughput(&gone, which);
     assert!(

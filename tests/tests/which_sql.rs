@@ -9,7 +9,7 @@ use dbtime_tests::{
     distribution, every_version, needs_recording, number, pgbench, sampling_error, say,
 };
 
-/// Statements of a tenth of a second and more, with a literal that nobody may find in a recording.
+/// Statements of a tenth of a second and more, with a literal that must not be found in a recording.
 const STATEMENTS: [&str; 5] = [
     "SELECT count(*), sum(sqrt(n)) FROM generate_series(1, 2000000) n WHERE 'ZQ4711' <> n::text",
     "SELECT count(DISTINCT md5(n::text)) /* ZQ4711 */ FROM generate_series(1, 200000) n WHERE n <> 4711474711",
@@ -18,7 +18,7 @@ const STATEMENTS: [&str; 5] = [
     "UPDATE t SET a = a + 1",
 ];
 
-/// So many characters of them tell them apart.
+/// So many of their first characters tell them apart.
 const BEGINS_DIFFER: usize = 20;
 
 /// Statements of all sorts, whose time is not spent in parsing, answering or a commit.
@@ -130,7 +130,7 @@ fn time_by_statement_is_what_the_server_says_in_every_version() {
                 "{}: {id} {seconds:.4} s, exact {found:.4}, sampled {of_samples:.4}: {text}",
                 build.name
             ));
-            // With parsing before, and behind it what was used given back, the commit and the answer: a client waits for all of that.
+            // With parsing before it, and freeing memory, the commit and the answer after it: a client waits for all of that.
             let begin = &text[..text.find('?').unwrap_or(BEGINS_DIFFER).min(BEGINS_DIFFER)];
             let waited = by_client.iter().find(|(sent, _)| sent.starts_with(begin));
             let (_, waited) = waited.unwrap_or_else(|| panic!("{text}"));
@@ -151,7 +151,7 @@ fn time_by_statement_is_what_the_server_says_in_every_version() {
             );
             assert!(text.contains('?') || text.starts_with("UPDATE"), "{text}");
         }
-        // Of everything that was read, nothing of the literals is anywhere in the recordings.
+        // No literal of all that was read is anywhere in the recordings.
         for recorded in [&exact, &sampled] {
             for (_, text) in recorded.statements().values() {
                 assert!(!text.contains("ZQ") && !text.contains("4711"), "{text}");
@@ -269,7 +269,7 @@ fn of_statements_that_are_sent_at_once_each_has_its_own_text_and_a_long_one_is_w
         let mut session = Session::connect(&cluster);
         session.run("PREPARE p AS SELECT pg_sleep(0.5)");
         let recorder = Recorder::server(&cluster, &["--text", "full", "--exact"]);
-        // Who sleeps and is woken may wait for a CPU: by the client's clock it is known by how much all of them together took longer.
+        // A session that sleeps and is woken may wait for a CPU: the client's clock says by how much all of them together took longer.
         let begin = Instant::now();
         session.run(&sent);
         // The server cuts it inside of the second.
@@ -277,7 +277,7 @@ fn of_statements_that_are_sent_at_once_each_has_its_own_text_and_a_long_one_is_w
             "SELECT '{}', 1, pg_sleep(0.3); {sent}; SELECT 1, 2",
             "x".repeat(200)
         ));
-        // What is executed is another statement, and it is not told where it was prepared.
+        // What is executed is another statement, and does not say where it was prepared.
         session.run("EXECUTE p; SELECT 1");
         let late = begin.elapsed().as_secs_f64() - (1.0 + 0.3 + 1.0 + 0.5);
         // Where the server cuts this one there is a character of two bytes.

@@ -1,4 +1,4 @@
-// Sessions for which others waited: by the time of these.
+// Sessions that others waited for, by the time of those others.
 
 import type { Recording } from "./data.ts";
 import { Numbers, type Pairs } from "./pairs.ts";
@@ -7,17 +7,17 @@ export interface Blocker {
   session: number;
   waiters: number;
   ns: number;
-  /** Of that, while it was blocked itself: the cause lies further on. */
+  /** Of that, while it was blocked itself: the cause is further along the chain. */
   blocked: number;
 }
 
-/** Of all chains, found once: what is chosen of them is added up in arrays. */
+/** Of all chains, found once: the chosen ones are then added up in arrays. */
 export class Blockers {
-  /** For each pair of a session and a chain its blockers, from one of these numbers up to that of the next pair. */
+  /** For each pair of a session and a chain, where its blockers begin; they end where those of the next pair begin. */
   private readonly begin: Uint32Array;
   private readonly session: Uint32Array;
   private readonly isBlocked: Uint8Array;
-  /** Each session that waited for a session has its number. */
+  /** Each pair of a waiting session and the one it waited for has its number. */
   private readonly meeting: Uint32Array;
   private readonly meetings = new Numbers();
 
@@ -32,7 +32,7 @@ export class Blockers {
       const chain = of.chains[pairs.other[pair]!]!;
       for (let at = 1; at < chain.length; at++) {
         const link = of.links[chain[at]!]!;
-        // Who is in a chain twice is the cause by the last of its links.
+        // A session that is in a chain twice is the cause by its last link.
         const isLast = !chain.some((other, place) => place > at && of.links[other]![0] === link[0]);
         if (!isLast) continue;
         session!.push(link[0]);

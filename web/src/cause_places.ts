@@ -1,35 +1,35 @@
-// The places of all chains of a recording: where chains begin alike they are one. They are found once; what is chosen is then added up
-// in arrays.
+// The places of all chains of a recording: chains that begin alike share them. They are found once; what is chosen is then added up in
+// arrays.
 
 import type { Recording } from "./data.ts";
 import { Numbers, type Pairs } from "./pairs.ts";
 import { NO_NODE } from "./paths.ts";
 
-/** A place is who did the same there behind the same before; those of each wait event are a tree of their own. */
+/** A place stands for all who did the same there, behind the same places; those of each wait event are a tree of their own. */
 export interface CausePlaces {
   count: number;
   wait: Uint32Array;
-  /** For each place the one before it, and the first of those behind it and the next beside it; NO_NODE where there is none. */
+  /** For each place the one before it, the first one behind it, and its next sibling; NO_NODE if there is none. */
   before: Int32Array;
   behind: Int32Array;
   beside: Int32Array;
   /** For each wait event the first place below it. */
   first: Int32Array;
-  /** Where following ended there: the number of a kind, or NO_NODE where it went on. */
+  /** How following ended there: the number of a kind, or NO_NODE if it went on. */
   kind: Int32Array;
   /** For each pair of a wait event and a chain: where the chain ends. */
   end: Uint32Array;
-  /** Who was there, session by session: a link of each, or NO_NODE where it was no session; the next of the same place. */
+  /** Who was there, session by session: a link of each, or NO_NODE if it was not a session; and the next one of the same place. */
   link: Int32Array;
   next: Int32Array;
   /** For each place the first of these. */
   who: Int32Array;
-  /** For each pair those of its chain, from one of these numbers up to that of the next pair. */
+  /** For each pair, where those of its chain begin; they end where those of the next pair begin. */
   begin: Uint32Array;
   ofPair: Uint32Array;
 }
 
-/** For each link a number, from 1, that is equal for those that did the same. */
+/** For each link a number, from 1, that is the same for those that did the same. */
 function doings(of: Recording): Uint32Array {
   const numbers = new Map<string, number>();
   return Uint32Array.from(of.links, (link) => {
@@ -40,7 +40,7 @@ function doings(of: Recording): Uint32Array {
   });
 }
 
-/** What is equal for those that did the same. In which wait event one was that did not wait for anybody makes no difference. */
+/** A key that is equal for those that did the same. The wait event of one that did not wait for anybody makes no difference. */
 function doing(of: Recording, link: Recording["links"][number]): string {
   const [session, statement, wait, sessionState, state] = link;
   const process = of.sessions.backend_type[session]!;
@@ -51,7 +51,7 @@ function none(count: number): Int32Array {
   return new Int32Array(count).fill(NO_NODE);
 }
 
-/** Of the pairs of wait events and chains. */
+/** The places for pairs of wait events and chains. */
 export function causePlaces(of: Recording, pairs: Pairs): CausePlaces {
   const does = doings(of);
   const kinds = of.cause_kinds.length + 1;
@@ -69,7 +69,7 @@ export function causePlaces(of: Recording, pairs: Pairs): CausePlaces {
       const isLast = at >= links.length - 1;
       const here = links[at];
       const what = (here === undefined ? 0 : does[here]!) * kinds + (isLast ? kindAt + 1 : 0);
-      // The first places of a wait event stand behind the event itself.
+      // The first places of a wait event are behind the event itself.
       const last = place;
       const above = last === NO_NODE ? pairs.one[pair]! : of.waits.length + last;
       place = places.of(above * most + what);
@@ -88,7 +88,7 @@ export function causePlaces(of: Recording, pairs: Pairs): CausePlaces {
     end[pair] = place;
     begin[pair + 1] = ofPair!.length;
   }
-  // Chained from the last to the first, so that they come in their order.
+  // Linked from the last to the first, so that they come out in order.
   const [behind, beside, first] = [none(places.count), none(places.count), none(of.waits.length)];
   for (let place = places.count - 1; place >= 0; place--) {
     const above = before![place]!;

@@ -1,4 +1,4 @@
-// Who was waited for: blocked DB time of the chosen cells, along the chains that it was followed.
+// Who was waited for: blocked DB time of the chosen cells, along the chains through which it was followed.
 
 import { type Blocker, Blockers } from "./blockers.ts";
 import { causePlaces, type CausePlaces } from "./cause_places.ts";
@@ -8,7 +8,7 @@ import { type Pairs, pairsOf } from "./pairs.ts";
 import { NO_NODE } from "./paths.ts";
 import { type LockShare, WaitedLocks } from "./waited_locks.ts";
 
-/** What is kept of the causes cannot be told apart by these. */
+/** The stored causes cannot be split by these. */
 const NOT_FOLLOWED: readonly Dimension[] = ["session_state", ...OF_CODE];
 
 /** Those of them that are chosen. */
@@ -18,14 +18,14 @@ export function notFollowed(filter: Filter): Dimension[] {
 
 /** Who was waited for at one place of chains, with all that did the same there. */
 export interface CauseNode {
-  /** Where following ended: null where it went on. */
+  /** How following ended: null if it went on. */
   kind: Recording["cause_kinds"][number] | null;
-  /** One of those who were waited for; null where it was no session. */
+  /** One of those who were waited for; null if it was not a session. */
   link: Recording["links"][number] | null;
   /** How many they were. */
   sessions: number;
   ns: number;
-  /** Whom these waited for, the most first: found when it is asked for. */
+  /** Whom these waited for, the most first: found on demand. */
   children: Iterable<CauseNode>;
 }
 
@@ -68,7 +68,7 @@ export class Chains {
     this.locks = new WaitedLocks(of);
   }
 
-  /** Of what is chosen. */
+  /** The causes of what is chosen. */
   causes(filter: Filter): Causes {
     const { of, places, sessionChains, sessionWaits, waitChains } = this;
     const table = of.causes;
@@ -119,7 +119,7 @@ export class Chains {
   }
 }
 
-/** The places beside each other that have time, the most first. */
+/** Sibling places that have time, the most first. */
 class Nodes implements Iterable<CauseNode> {
   constructor(
     private readonly of: Recording,

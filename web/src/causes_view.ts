@@ -10,19 +10,19 @@ import { statementLabel } from "./timeline.ts";
 import { type LockShare, OTHERS } from "./waited_locks.ts";
 import { amount, cell, counted, oneLine, percent } from "./words.ts";
 
-/** Wait events, and causes below each of them, before the others have to be asked for. */
+/** Wait events, and causes below each of them, that are shown before the others are requested. */
 const WAITS = 6;
 const CAUSES = 8;
-/** Locks of a wait event before the others have to be asked for, and when they are. */
+/** Locks of a wait that are shown before the others are requested, and afterwards. */
 const LOCKS = 3;
 const ALL_LOCKS = 200;
-/** One part in so many of the time has to be of no known lock that it is said. */
+/** The part of the time without a known lock is mentioned from one in this many. */
 const MANY = 100;
-/** By what wait events are sorted as usual. */
+/** The usual order of wait events. */
 const TIME = "time";
-/** What stands for a column in the address; by what has none nothing is sorted. Without a name it is that of the unit. */
+/** The word for a column in the address; those without one cannot be sorted by. Without a name it is that of the unit. */
 const COLUMNS = [{ word: "wait", name: "waited for" }, { word: "sessions", name: "which was" }, { word: TIME, name: null }, { word: null, name: "%" }] as const;
-/** Letters of a statement. */
+/** Maximum length of a statement. */
 const LONGEST = 100;
 
 function isIdleInTransaction(sessionState: string): boolean {
@@ -45,7 +45,7 @@ export class CausesView {
     private readonly sorted: (order: Order | null) => void,
   ) {}
 
-  /** Wait events in this order, the causes of each in that of their time; as usual without one. */
+  /** Wait events in this order, the causes of each by their time; without an order, as usual. */
   sortBy(order: Order | undefined): void {
     const column = COLUMNS.find(({ word }) => word === order?.column && word !== null)?.word ?? TIME;
     const isReversed = column === order?.column && order.isReversed;

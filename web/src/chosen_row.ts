@@ -1,6 +1,6 @@
-// A row of a table that can be chosen: by a click, or by Enter where it has the focus; arrows lead to its neighbours.
+// A row of a table that can be chosen: by a click, or by Enter when it has the focus; arrow keys move to its neighbours.
 
-/** Lets a row act so. */
+/** Makes a row behave like that. */
 export function actOn(line: HTMLTableRowElement, act: () => void): void {
   line.addEventListener("click", () => {
     if (getSelection()?.isCollapsed !== false) act();

@@ -5,7 +5,7 @@ import { NO_NODE } from "./paths.ts";
 
 type Code = Pick<Recording, "functions" | "code_modules" | "code_of_functions" | "codeOnCpu" | "codeOffCpu" | "paths" | "state_groups">;
 
-/** Of the cells those stay whose path has these functions. */
+/** Keeps the cells whose path has these functions. */
 export function keepFunctions(of: Code, table: Table, takes: Uint8Array, words: readonly string[]): void {
   const leaf = table.leaf!;
   for (const word of words) {
@@ -14,7 +14,7 @@ export function keepFunctions(of: Code, table: Table, takes: Uint8Array, words: 
   }
 }
 
-/** Of the cells those stay whose path has code of these modules. Where no code on it is known, its time is that of a module all the same. */
+/** Keeps the cells whose path has code of these modules. If no code on it is known, its time still belongs to a module. */
 export function keepModules(of: Code, table: Table, takes: Uint8Array, words: readonly string[]): void {
   const leaf = table.leaf!;
   const isOnCpu = of.state_groups.map((group) => group === "cpu");
@@ -26,11 +26,11 @@ export function keepModules(of: Code, table: Table, takes: Uint8Array, words: re
   }
 }
 
-/** For each place in call paths 1 when one of these functions is on its way from the root. */
+/** For each place in call paths: 1 if one of these functions is on its path from the root. */
 function onTheWay({ paths }: Code, isIt: Uint8Array): Uint8Array {
   const { callers, function_of } = paths;
   const has = new Uint8Array(callers.length);
-  // Callers stand before those they call.
+  // Callers come before their callees.
   for (let node = 0; node < has.length; node++) {
     const caller = callers[node]!;
     has[node] = isIt[function_of[node]!]! | (caller === NO_NODE ? 0 : has[caller]!);

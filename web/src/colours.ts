@@ -7,7 +7,7 @@ export function ofState(of: Pick<Recording, "palette">, state: string): string {
   return of.palette.states.find(([name]) => name === state)?.[1] ?? of.palette.not_known;
 }
 
-/** Of a wait or a class of waits; undefined when it has none of its own. */
+/** The colour of a wait or a class of waits; undefined when it has none of its own. */
 export function ofWait(of: Pick<Recording, "palette">, label: string): string | undefined {
   let name = label.split(":")[0]!;
   if (label.endsWith(" (no CPU)")) name = " (no CPU)";
@@ -15,7 +15,7 @@ export function ofWait(of: Pick<Recording, "palette">, label: string): string | 
   return of.palette.classes.find(([known]) => known === name)?.[1];
 }
 
-/** Of the values of a time line: their own, or one that is free. Several events of a class have shades of its colour. */
+/** Colours of the values of a timeline: their own, or a free one. Several events of a class have shades of its colour. */
 export function ofValues(of: Recording, by: TimelineBy, values: TimelineValue[]): string[] {
   let free = 0;
   const used: string[] = [];
@@ -43,9 +43,9 @@ function shade(colour: string, n: number): string {
   return `#${part(1)}${part(3)}${part(5)}`;
 }
 
-/** Of a function: green to yellow in user code, orange to red in the kernel; equal names have equal colours. */
+/** The colour of a function: green to yellow in user code, orange to red in the kernel; equal names have equal colours. */
 export function ofFunction(name: string, isKernel: boolean): string {
-  // FNV-1a, as the flame graphs of the other commands have it.
+  // FNV-1a, as in the flame graphs of the other commands.
   let hash = 0xcbf29ce484222325n;
   for (const byte of new TextEncoder().encode(isKernel ? `${name}_[k]` : name)) {
     hash = BigInt.asUintN(64, (hash ^ BigInt(byte)) * 0x100000001b3n);
@@ -56,7 +56,7 @@ export function ofFunction(name: string, isKernel: boolean): string {
     : `rgb(${between(150, 220, 8n)},${between(205, 230, 24n)},${between(90, 120, 40n)})`;
 }
 
-/** A colour as a canvas keeps it: red in the lowest byte. */
+/** A colour as a canvas stores it: red in the lowest byte. */
 export function packed(colour: string): number {
   const [red = 0, green = 0, blue = 0] = colour.startsWith("#")
     ? [1, 3, 5].map((at) => Number.parseInt(colour.slice(at, at + 2), 16))
@@ -64,7 +64,7 @@ export function packed(colour: string): number {
   return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 }
 
-/** Of text on such a colour: what can be read. */
+/** The colour of readable text on such a colour. */
 export function inkOn(colour: number): string {
   const brightness = (colour & 255) * 0.299 + ((colour >> 8) & 255) * 0.587 + ((colour >> 16) & 255) * 0.114;
   return brightness < 125 ? "#ffffff" : "#1a1a1a";

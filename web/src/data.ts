@@ -1,5 +1,4 @@
-// What is in the page of a recording: checked against itself, and given its types. The names of fields are those that the program
-// writes.
+// The data in the page of a recording: checked for consistency, and given types. The names of fields are those that the program writes.
 
 import { recordedPaths, type RecordedPaths } from "./paths.ts";
 import { type Unpacked, within } from "./unpack.ts";
@@ -38,18 +37,18 @@ export interface Statement {
 export type NamedBy = "wait" | "query" | "other";
 
 interface LatencyDictionaries extends Windows {
-  /** Where there are none: what to do for them. */
+  /** If there are none: how to get them. */
   how_to_record: string | null;
   quantiles: string;
   lost: number;
-  /** By what sessions are told apart. */
+  /** How sessions are distinguished. */
   apart: "each" | "alike" | "none";
-  /** For each session the one that stands for it; empty when each stands for itself. */
+  /** For each session the one that represents it; empty when each represents itself. */
   alike: number[];
   kinds: { kind: string; words: string; explanation: string; names: NamedBy }[];
   /** Kind, name, device, source. */
   series: [number, string, string, string][];
-  /** Bounds in nanoseconds, the upper one exclusive; once they are read, in their order. */
+  /** Bounds in nanoseconds, the upper one exclusive; sorted once they are read. */
   buckets: [number, number][];
 }
 
@@ -57,7 +56,7 @@ interface LatencyDictionaries extends Windows {
 export interface Latencies extends LatencyDictionaries {
   rows: number;
   window: Uint32Array;
-  /** From 1; 0 = of none, or it is not told. */
+  /** From 1; 0 = of none, or not known. */
   session: Uint32Array;
   of_series: Uint32Array;
   bucket: Uint32Array;
@@ -66,11 +65,11 @@ export interface Latencies extends LatencyDictionaries {
   max: Float64Array;
 }
 
-/** What the server did for itself, or what was noted: see the report's time line. */
+/** What the server did for itself, or what was noted: see the report's timeline. */
 export interface Mark {
   kind: "checkpoint" | "autovacuum" | "note";
   from_us: number;
-  /** As from_us for a moment. */
+  /** Equal to from_us for a moment. */
   to_us: number;
   text: string;
   colour: string;
@@ -93,12 +92,12 @@ interface Dictionaries {
   from_us: number;
   to_us: number;
   are_times: boolean;
-  /** If not, programs are told apart. */
+  /** If not, time is grouped by program. */
   knows_database: boolean;
   is_trace_without_states: boolean;
   /** What a session has in a window may have begun before it. */
   may_be_long: boolean;
-  /** Where not all time from begin to end is told of: the last second of each period that is (microseconds), and how long it was (nanoseconds). */
+  /** If not all time from begin to end is covered: the last second of each period that is (microseconds), and its length (nanoseconds). */
   periods?: [number, number][];
   gaps: [number, number][];
   marks: Mark[];
@@ -112,7 +111,7 @@ interface Dictionaries {
   chains: number[][];
   /** Session, statement, wait, state of the session, state. */
   links: [number, number, number, number, number][];
-  /** Of the lock table; the first stands for those that found no place. */
+  /** Of the lock table; the first stands for those for which there was no room. */
   waited_locks: string[];
   states: string[];
   state_groups: ("cpu" | "queue" | "blocked" | "unknown")[];
@@ -121,15 +120,15 @@ interface Dictionaries {
   statements: Statement[];
   names: string[];
   sessions: Record<SessionColumn, number[]>;
-  /** For each session the one that stands for it among the stacks; empty when each stands for itself. */
+  /** For each session the one that represents it among the stacks; empty when each represents itself. */
   alike: number[];
   functions: string[];
   modules: number[];
   names_of_modules: string[];
   kernel: number[];
-  /** Modules as the report tells code apart: programs, libraries, parts of the kernel. */
+  /** Modules as the report has them: programs, libraries, parts of the kernel. */
   code_modules: string[];
-  /** For each function its own among these, from 1; 0 where it serves all. */
+  /** For each function its own among these, from 1; 0 if it serves all. */
   code_of_functions: number[];
   preempted: number | null;
   times: Windows;
@@ -161,7 +160,7 @@ export interface Table {
   session: Uint32Array;
   statement: Uint32Array;
   wait: Uint32Array;
-  /** Leaf of the call path; none where stacks are not told apart. */
+  /** Leaf of the call path; none if stacks are not distinguished. */
   leaf: Uint32Array | null;
   /** Who was waited for, of the causes; none in the others. */
   chain: Uint32Array | null;
@@ -188,7 +187,7 @@ export interface Recording extends Omit<Dictionaries, "times" | "stacks" | "caus
   codeOffCpu: Uint32Array;
 }
 
-/** A recording of what was unpacked. */
+/** Builds a recording from unpacked data. */
 export function recordingOf(unpacked: Unpacked): Recording {
   const { json, long, short, wide } = unpacked;
   const of = json as Dictionaries;
@@ -263,13 +262,13 @@ function latencies(of: Dictionaries, long: (name: string) => Uint32Array, wide: 
   return found;
 }
 
-/** What of a recording a flame graph is drawn of. */
+/** The parts of a recording that a flame graph needs. */
 export type FlameSource = Pick<
   Recording,
   "waits" | "states" | "state_groups" | "statements" | "functions" | "modules" | "names_of_modules" | "kernel" | "code_modules" | "code_of_functions" | "paths" | "palette" | "are_times" | "unit"
 >;
 
-/** Cells of which a flame graph is drawn. */
+/** Cells that a flame graph is drawn from. */
 export interface FlameTable {
   rows: number;
   wait: Uint32Array;

@@ -1,4 +1,4 @@
-// What the database says of the time beside DB time: two bars, and the steps between them. Each part of DB time can be chosen.
+// The database's view of the time beside DB time: two bars, and the steps between them. Each part of DB time can be chosen.
 
 import * as colours from "./colours.ts";
 import type { Recording } from "./data.ts";
@@ -25,7 +25,7 @@ export function drawDatabaseView(of: Recording, ledger: Ledger, into: HTMLElemen
   const part = (ns: number, kind: string, chooses: Words) => {
     const element = make("div", { class: `part ${kind}` });
     element.style.width = `${(ns / widest) * 100}%`;
-    // Who has no pointer takes the rows of the table, and for waits off the CPU the states of the ledger, too.
+    // Without a pointer, there are the rows of the table and, for waits off the CPU, the states of the ledger.
     if (chooses.size > 0) element.addEventListener("click", () => choose(chooses));
     return element;
   };

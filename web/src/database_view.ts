@@ -17,9 +17,9 @@ export const NONE: Words = new Map();
 
 export interface Step {
   words: string;
-  /** What is added, or taken off (below zero). */
+  /** What is added, or subtracted (below zero). */
   ns: number;
-  /** None where it is no DB time. */
+  /** None if it is not DB time. */
   chooses: Words;
 }
 
@@ -50,7 +50,7 @@ function isOffCpu(group: string): boolean {
   return group !== "cpu";
 }
 
-/** What the database can show, and the way from there to DB time; the steps add up exactly. */
+/** What the database can show, and the steps from there to DB time, which add up exactly. */
 export function databaseView(of: Recording, { rows, sums }: Ledger): DatabaseView {
   const part = (wanted: (row: LedgerRow) => boolean, isIn: (group: string) => boolean): Part => {
     let sum = 0;
@@ -97,7 +97,7 @@ export function databaseView(of: Recording, { rows, sums }: Ledger): DatabaseVie
   };
 }
 
-/** Without any time it is not to be chosen. */
+/** A part without any time cannot be chosen. */
 function chosenBy(part: Part, of: ("wait_class" | "state")[]): Words {
   return part.ns === 0 ? NONE : new Map(of.map((dimension) => [dimension, part[dimension]]));
 }

@@ -1,5 +1,5 @@
-// What is in the page of two recordings: checked against itself, and given its types. The names of fields are those that the program
-// writes; the comparison is the JSON of 'dbtime diff'.
+// The data in the page of two recordings: checked for consistency, and given types. The names of fields are those that the program writes;
+// the comparison is the JSON of 'dbtime diff'.
 
 import type { FlameSource, FlameTable, Recording } from "./data.ts";
 import { recordedPaths } from "./paths.ts";
@@ -73,14 +73,14 @@ interface Dictionaries {
   names_of_modules: string[];
   kernel: number[];
   code_modules: string[];
-  /** For each function its place among them, from 1; 0 = it is of none. */
+  /** For each function its place among them, from 1; 0 = none. */
   code_of_functions: number[];
   palette: Recording["palette"];
 }
 
 export interface Difference extends Omit<Dictionaries, "waits"> {
   frames: FlameSource;
-  /** Time of stacks: of good, and of bad scaled to as much work. */
+  /** Time of stacks: of GOOD, and of BAD scaled to the same amount of work. */
   stacks: Omit<FlameTable, "ns">;
   sides: Record<Side, Float64Array>;
 }
@@ -88,7 +88,7 @@ export interface Difference extends Omit<Dictionaries, "waits"> {
 export const SIDES = ["bad", "good"] as const;
 export type Side = (typeof SIDES)[number];
 
-/** A difference of what was unpacked. */
+/** Builds a difference from unpacked data. */
 export function differenceOf(unpacked: Unpacked): Difference {
   const { json, long, short, wide } = unpacked;
   const { waits, ...of } = json as Dictionaries;
@@ -116,7 +116,7 @@ export function amountOf({ diff }: Pick<Difference, "diff">, value: number): str
   return diff.value === "samples" ? `${(value * 100).toFixed(1)} %` : duration(Math.round(Math.abs(value)));
 }
 
-/** The same with a sign; a dash for none. */
+/** The same with a sign; a dash for zero. */
 export function signedOf(of: Pick<Difference, "diff">, value: number): string {
   return value === 0 ? "–" : `${value > 0 ? "+" : "−"}${amountOf(of, Math.abs(value))}`;
 }

@@ -1,5 +1,5 @@
-// How the frames of a differential flame graph are shown: red where BAD has more time in the frame itself, blue where it has less, the
-// stronger the more; and marked, so that nobody has to tell colours apart.
+// Look of the frames in a differential flame graph: red if BAD has more time in the frame itself, blue if it has less, stronger for larger
+// changes; and marked, so that nobody has to rely on colours.
 
 import * as colours from "./colours.ts";
 import { amountOf, type Difference, type Side, signedOf } from "./difference.ts";
@@ -14,13 +14,13 @@ const SAME = [232, 232, 228] as const;
 const LEAST_MARKED = 0.005;
 
 export class DifferenceLook implements Look {
-  /** Of the flame graph that was looked at last. */
+  /** The flame graph that was drawn last. */
   private flame: Flame | null = null;
   private largest = 0;
 
   constructor(
     private readonly of: Difference,
-    /** Which side gives the widths. */
+    /** Which side determines the widths. */
     private readonly widths: () => Side,
   ) {}
 

@@ -81,7 +81,7 @@ export class DifferencePage {
     this.draw();
   }
 
-  /** For who measures: how long drawing the flame graph takes, and of how many frames. */
+  /** For measurements: how long drawing the flame graph takes, and for how many frames. */
   measure(): { frames: number; ms: number } {
     return { frames: this.flameView.count, ms: this.flameView.measure() };
   }
@@ -166,7 +166,7 @@ export class DifferencePage {
     this.drawStatement();
   }
 
-  /** Where the difference of the statement that is chosen is. */
+  /** Where the difference of the chosen statement is. */
   private drawStatement(): void {
     const { of, view } = this;
     const at = of.diff.statements.findIndex((row) => statementWord(row) === view.statement);

@@ -7,7 +7,7 @@ import { duration, oneLine } from "./words.ts";
 
 /** A difference with its place in words. */
 export interface Placed {
-  /** Among those of its kind: of long call paths only the ends are named, which may be the same. */
+  /** Index among those of its kind: long call paths are named only by their ends, which may be the same. */
   at: number;
   place: string;
   change: Change;
@@ -21,7 +21,7 @@ function verdict(word: string): string {
   return word === "significant" ? "yes" : word;
 }
 
-/** GOOD, BAD, difference, part of DB time, verdict. Of functions the difference is that of the time in themselves. */
+/** GOOD, BAD, difference, part of DB time, verdict. For functions, the difference is that of their own time. */
 function numbers<Row>(of: Difference, change: (row: Row) => Change, areFunctions = false): Column<Row>[] {
   const value = (number: number) => (number === 0 ? "–" : amountOf(of, number));
   return [
@@ -37,7 +37,7 @@ function signedPercent(percent: number): string {
   return `${percent < 0 ? "−" : "+"}${Math.abs(percent).toFixed(1)}`;
 }
 
-/** What finds a place in the flame graph. */
+/** The search text that finds a place in the flame graph. */
 function frameOf(kind: PlaceKind, place: string): string {
   if (kind === "modules") return IN_MODULE + place;
   const name = kind === "cells" ? place.slice(0, place.lastIndexOf(", ")) : kind === "paths" ? place.split(" > ").at(-1)! : place;
@@ -56,7 +56,7 @@ export function placeTable(of: Difference, kind: PlaceKind, isFound: (frame: str
   return table;
 }
 
-/** What a statement is called in the address; "" = what belongs to none. */
+/** The word for a statement in the address; "" = what belongs to none. */
 export function statementWord({ query }: StatementChange): string {
   return query ?? "";
 }
@@ -76,7 +76,7 @@ export function statementChangeTable(of: Difference, isChosen: (word: string) =>
   return new RankedTable<StatementChange>("Differences by statement", columns, "difference", statementWord, (row) => isChosen(statementWord(row)), (row) => choose(statementWord(row)), sorted);
 }
 
-/** The cell in which the difference goes furthest in the direction of the whole. */
+/** The cell with the largest difference in the direction of the whole. */
 function mostOf(of: Difference, row: StatementChange): string {
   const at = row.cells.findIndex((cell) => cell.difference * row.difference > 0);
   return of.places.of_statements[of.diff.statements.indexOf(row)]?.[at] ?? "";
@@ -112,7 +112,7 @@ export function latencyChangeTable(of: Difference, sorted: Sorted): RankedTable<
   return table;
 }
 
-/** As 'dbtime diff' has them: by how many times as much. */
+/** As in 'dbtime diff': by the ratio. */
 function times({ good, bad }: CounterChange): number {
   return Math.abs(Math.log((Math.abs(bad) + 1e-9) / (Math.abs(good) + 1e-9)));
 }

@@ -1,4 +1,4 @@
-// What of the page of two recordings is looked at, and how: all of it is in the fragment of the page's address.
+// What the page of two recordings shows, and how: all of it is in the fragment of the page's address.
 
 import { type Side, SIDES } from "./difference.ts";
 import type { Order } from "./ranked_table.ts";
@@ -9,7 +9,7 @@ export const DIFFERENCE_TABLES = ["statements", "cells", "waits", "functions", "
 export type DifferenceTable = (typeof DIFFERENCE_TABLES)[number];
 
 export interface DifferenceView {
-  /** The side that gives the widths of the flame graph. */
+  /** The side that determines the widths of the flame graph. */
   widths: Side;
   /** With the start of the server, which all stacks have in common. */
   areWhole: boolean;
@@ -35,7 +35,7 @@ export function written(view: DifferenceView): string {
   return parts.toString();
 }
 
-/** The view of a fragment; what it does not know it leaves out. */
+/** The view of a fragment; unknown parts are ignored. */
 export function read(fragment: string): DifferenceView {
   const parts = new URLSearchParams(fragment.replace(/^#/, ""));
   return {

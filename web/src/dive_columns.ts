@@ -4,14 +4,14 @@ import type { NumberName, Numbers } from "./dive_data.ts";
 import { microseconds, milliseconds, percent } from "./words.ts";
 
 export interface DiveColumn {
-  /** What stands for it in the address of the page. */
+  /** The word for it in the address of the page. */
   word: string;
   name: string;
   number: (of: Numbers, row: number) => number;
   text: (of: Numbers, row: number) => string;
 }
 
-/** Some functions are known of stacks only: nothing was called from begin to end that could be counted. */
+/** Some functions are known only from stacks: no call of them from begin to end could be counted. */
 const NOT_COUNTED = "–";
 
 const column = (word: NumberName, name: string, write: (number: number) => string, isOfCalls = false): DiveColumn => ({
@@ -30,11 +30,11 @@ export const P99 = column("p99", "p99 us", microseconds, true);
 export const MAX = column("max", "max us", microseconds, true);
 export const MIN: DiveColumn = {
   ...column("min", "min us", microseconds, true),
-  // Nothing is as short: it was not recorded.
+  // Nothing takes no time: it was not recorded.
   text: (of, row) => (of.min[row] === 0 ? NOT_COUNTED : microseconds(of.min[row]!)),
 };
 
-/** The part of the time of all calls. What is no part of it has none. */
+/** The share of the time of all calls. What is not part of a call has none. */
 export function shareColumn(callsNs: number, isOfCall: (row: number) => boolean): DiveColumn {
   return {
     word: "share",

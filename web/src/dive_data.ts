@@ -1,4 +1,4 @@
-// What is in the page of a dive: checked against itself, and given its types. The names of fields are those that the program writes.
+// The data in the page of a dive: checked for consistency, and given types. The names of fields are those that the program writes.
 
 import { within } from "./unpack.ts";
 import type { Unpacked } from "./unpack.ts";
@@ -42,14 +42,14 @@ interface Dictionaries {
   /** Interrupts and preemption. */
   foreign_lines: string[];
   problems: string[];
-  /** Time of all calls: what shares are shares of. */
+  /** Time of all calls: the whole that shares refer to. */
   calls_ns: number;
   calls: CallKind[];
   layers: { layer: string; state: string; ns: number }[];
-  /** States, and these in words. */
+  /** States, and their descriptions. */
   states: [string, string][];
   samples: { line: string; own: number; functions: SampledFunction[]; intervals: SampledInterval[] } | null;
-  /** Roots of the tree that are no calls. */
+  /** Roots of the tree that are not calls. */
   no_calls: number[];
   left_out_paths: number;
   left_out_functions: number;
@@ -62,20 +62,20 @@ interface Dictionaries {
 /** The tree, callers before callees. */
 export interface DivePaths extends Numbers {
   name: Uint32Array;
-  /** Callers above. */
+  /** Number of callers above. */
   depth: Uint32Array;
   /** Nanoseconds of callees that are left out. */
   hidden: Float64Array;
 }
 
 export interface Dive extends Omit<Dictionaries, "functions" | "modules" | "names_of_modules"> {
-  /** What functions are called: NAME, or NAME [MODULE]. */
+  /** Names of functions: NAME, or NAME [MODULE]. */
   names: string[];
   paths: DivePaths;
   functions: Numbers & { name: Uint32Array };
 }
 
-/** A dive of what was unpacked. */
+/** Builds a dive from unpacked data. */
 export function diveOf({ json, long, wide }: Unpacked): Dive {
   const { functions, modules, names_of_modules, ...of } = json as Dictionaries;
   const names = functions.map((name, at) => named(name, names_of_modules[modules[at]!] ?? ""));

@@ -1,12 +1,12 @@
-// What is in the page of two dives: checked against itself, and given its types. The names of fields are those of the JSON of 'dbtime diff'.
+// The data in the page of two dives: checked for consistency, and given types. The names of fields are those of the JSON of 'dbtime diff'.
 
 import type { Unpacked } from "./unpack.ts";
 
 /** A function, or a call path. Pairs are GOOD's, then BAD's; per call, times in nanoseconds. */
 export interface DiveChange {
-  /** The function, with its callers before it where it is a path. */
+  /** The function, with its callers before it if it is a path. */
   path: string[];
-  /** 0 where none was counted: it is known of stacks only, or not there. */
+  /** 0 if none was counted: it is known only from stacks, or not there. */
   calls: [number, number];
   /** On a CPU or off it. */
   own_ns: [number, number];
@@ -26,7 +26,7 @@ export interface DiveDifference {
   left_out: number;
 }
 
-/** A difference of two dives of what was unpacked. */
+/** Builds a difference of two dives from unpacked data. */
 export function diveDifferenceOf({ json }: Unpacked): DiveDifference {
   const of = json as DiveDifference;
   const areWhole = DIVE_LISTS.every((list) => of.diff[list].every(({ path, calls, own_ns, total_ns }) => path.length > 0 && [calls, own_ns, total_ns].every(({ length }) => length === 2)));
@@ -34,7 +34,7 @@ export function diveDifferenceOf({ json }: Unpacked): DiveDifference {
   return of;
 }
 
-/** The function that a row is of: the last one of a call path. */
+/** The function that a row is about: the last one of a call path. */
 export function functionOf({ path }: DiveChange): string {
   return path.at(-1)!;
 }

@@ -14,7 +14,7 @@ const TITLES: Record<DiveList, string> = {
   functions: "Functions that both call",
   paths: "Call paths",
 };
-/** Letters of a name on its chip. */
+/** Maximum length of a name on its chip. */
 const LONGEST = 200;
 
 export class DiveDifferencePage {

@@ -1,13 +1,13 @@
-// What of the page of two dives is looked at, and how: all of it is in the fragment of the page's address.
+// What the page of two dives shows, and how: all of it is in the fragment of the page's address.
 
 import { DIVE_LISTS, type DiveList } from "./dive_difference.ts";
 import type { Order } from "./ranked_table.ts";
 import { readOrders, writeOrders } from "./view.ts";
 
 export interface DiveDifferenceView {
-  /** Rows are shown that have this in a name. */
+  /** Only rows with this in a name are shown. */
   search: string;
-  /** The name of the function that is chosen: rows are shown that have it on their path. */
+  /** The name of the chosen function: only rows with it on their path are shown. */
   function: string | null;
   orders: Map<DiveList, Order>;
 }
@@ -21,7 +21,7 @@ export function written(view: DiveDifferenceView): string {
   return parts.toString();
 }
 
-/** The view of a fragment; what it does not know it leaves out. */
+/** The view of a fragment; unknown parts are ignored. */
 export function read(fragment: string): DiveDifferenceView {
   const parts = new URLSearchParams(fragment.replace(/^#/, ""));
   return { search: parts.get("search") ?? "", function: parts.get("function"), orders: readOrders(parts, DIVE_LISTS) };

@@ -13,7 +13,7 @@ import { SearchBox } from "./search_box.ts";
 import { counted, duration, milliseconds, oneLine, percent, shown } from "./words.ts";
 
 const LEVEL_NAMES: Record<Levels, string> = { busy: "where 10 % of the time is", "1": "1 level", "2": "2 levels", "3": "3 levels", "5": "5 levels", "8": "8 levels", all: "all of it" };
-/** Letters of a name in a sentence. */
+/** Maximum length of a name in a sentence. */
 const LONGEST = 200;
 
 export class DivePage {
@@ -28,7 +28,7 @@ export class DivePage {
   private readonly intervals;
   private readonly chips = make("div", { class: "chips" });
   private readonly status = make("p", { class: "status", role: "status" });
-  /** What is lit up, and what has to be open for that; null when nothing is looked for. */
+  /** What is highlighted, and what has to be open for that; null without a search. */
   private found: { nodes: Uint8Array; way: Uint8Array } | null = null;
 
   constructor(private readonly of: Dive) {
@@ -87,7 +87,7 @@ export class DivePage {
     this.treeView.showFound();
   }
 
-  /** For who measures: how long drawing the tree takes, and of how many rows. */
+  /** For measurements: how long drawing the tree takes, and for how many rows. */
   measure(): { rows: number; ms: number } {
     return { rows: this.treeView.count, ms: this.treeView.measure() };
   }
@@ -151,7 +151,7 @@ export class DivePage {
     this.go(turned(this.view, nodes, open, (node) => this.isOpenAnyway(node)), isQuick);
   }
 
-  /** Lights up a function. */
+  /** Highlights a function. */
   private choose(name: string | null): void {
     this.address.settle();
     this.view = { ...this.view, function: name };
@@ -161,7 +161,7 @@ export class DivePage {
     this.treeView.showFound();
   }
 
-  /** Looks for what is to be lit up; of what somebody closed, what is on the way to it is opened again. */
+  /** Finds what to highlight; closed rows on the way to it are opened again. */
   private find(opensWay: boolean): void {
     const { of, tree, view } = this;
     if (view.search === "" && view.function === null) {
@@ -198,7 +198,7 @@ export class DivePage {
     this.intervals?.sortBy(view.orders.get("intervals"));
   }
 
-  /** Says what is lit up, and how much that is. */
+  /** Says what is highlighted, and how much that is. */
   private drawFound(): void {
     const { of, found, view } = this;
     this.chips.replaceChildren();

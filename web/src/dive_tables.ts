@@ -27,7 +27,7 @@ export function functionTable(of: Dive, isChosen: (name: string) => boolean, cho
   return table;
 }
 
-/** A column of samples, and one of their part of all. */
+/** A column of samples, and one of their share of all. */
 function sampleColumns<Row>(word: string, name: string, all: number, samples: (row: Row) => number): Column<Row>[] {
   return [
     { word, name, number: samples, text: (row) => String(samples(row)) },

@@ -1,9 +1,9 @@
-// The tree of all calls merged: who is below whom, which rows are to be seen, and in which order.
+// The tree of all calls merged: who is below whom, which rows are visible, and in which order.
 
 import type { DivePaths } from "./dive_data.ts";
 import { NO_NODE } from "./paths.ts";
 
-/** A row that is to be seen. */
+/** A visible row. */
 export interface TreeRow {
   node: number;
   /** Its place among the callees of its caller, from 1, and how many these are. */
@@ -11,21 +11,21 @@ export interface TreeRow {
   of: number;
 }
 
-/** How callees of one caller stand. */
+/** The order of the callees of one caller. */
 export type Compare = (one: number, other: number) => number;
 
-/** Part of the time of all calls from which on callees are shown without being asked for. */
+/** Share of the time of all calls from which callees are shown without a click. */
 const BUSY = 0.1;
 
 export class DiveTree {
   readonly count: number;
   /** The caller of each node. */
   readonly callers: Int32Array;
-  /** The first node that is not below it any more. */
+  /** The first node after those below it. */
   private readonly ends: Uint32Array;
   /** Whether it is part of a call: not of an interrupt. */
   readonly isOfCall: Uint8Array;
-  /** What much of the time of the calls is in. */
+  /** Nodes with much of the time of the calls. */
   readonly busy: Uint8Array;
 
   constructor(
@@ -62,12 +62,12 @@ export class DiveTree {
     return this.ends[node]! > node + 1;
   }
 
-  /** Rows from top to bottom: what is below an open one is to be seen. */
+  /** Rows from top to bottom: what is below an open one is visible. */
   rows(isOpen: (node: number) => boolean, compare: Compare): TreeRow[] {
     const rows: TreeRow[] = [];
     const left: TreeRow[] = [];
     const add = (nodes: number[]) => {
-      // Equal ones stay in the order in which they came.
+      // Equal ones keep their order.
       nodes.sort(compare);
       for (let at = nodes.length - 1; at >= 0; at--) left.push({ node: nodes[at]!, place: at + 1, of: nodes.length });
     };
@@ -79,7 +79,7 @@ export class DiveTree {
     return rows;
   }
 
-  /** Nodes of these names. */
+  /** Nodes with these names. */
   nodesOf(isFound: (name: number) => boolean): Uint8Array {
     const found = new Map<number, number>();
     return Uint8Array.from(this.paths.name, (name) => {
@@ -89,7 +89,7 @@ export class DiveTree {
     });
   }
 
-  /** What has to be open for these to be seen. */
+  /** What has to be open for these to be visible. */
   wayTo(nodes: Uint8Array): Uint8Array {
     const way = new Uint8Array(this.count);
     for (let node = this.count - 1; node >= 0; node--) {
@@ -99,7 +99,7 @@ export class DiveTree {
     return way;
   }
 
-  /** How many these are, and their time as a part of that of the calls: what is below another one of them counts once. */
+  /** How many these are, and their time as a part of that of the calls: nested ones count once. */
   sum(nodes: Uint8Array): { count: number; ns: number } {
     const isInside = new Uint8Array(this.count);
     let [count, ns] = [0, 0];

@@ -1,4 +1,4 @@
-// The tree of a dive as a table whose rows open and close: arrow keys go through it, and open and close, as in trees of the desktop.
+// The tree of a dive as a table whose rows open and close: arrow keys move, open and close, as in trees of the desktop.
 
 import type { DiveColumn } from "./dive_columns.ts";
 import type { Dive } from "./dive_data.ts";
@@ -8,10 +8,10 @@ import { button, make, more } from "./dom.ts";
 import type { Order } from "./ranked_table.ts";
 import { duration, oneLine } from "./words.ts";
 
-/** Rows that are drawn at first, and at most without being asked for. */
+/** Rows that are drawn at first, and at most without a click. */
 const SHOWN = 400;
 const MOST_SHOWN = 5_000;
-/** Levels that are told apart by where a row begins. */
+/** Levels that are shown by indentation. */
 const DEEPEST = 30;
 /** The column of names, in the address of the page. */
 const NAME = "function";
@@ -60,7 +60,7 @@ export class DiveTreeView {
     });
   }
 
-  /** Draws what is open in this order; what is found is lit up. */
+  /** Draws what is open in this order; matches are highlighted. */
   draw(isOpen: (node: number) => boolean, found: Uint8Array | null, order: Order | undefined): void {
     const { paths, names } = this.of;
     this.isOpen = isOpen;
@@ -87,13 +87,13 @@ export class DiveTreeView {
     return Math.min(this.rows.length, this.shown);
   }
 
-  /** Brings what is found first into sight. */
+  /** Brings the first match into view. */
   showFound(): void {
     const at = this.rows.findIndex(({ node }) => this.found?.[node] === 1);
     if (at >= 0) this.bring(at);
   }
 
-  /** Goes to what is found next, below the row that keys are at; from the last to the first. */
+  /** Goes to the next match below the focused row; after the last one, to the first. */
   nextFound(): void {
     const places = this.rows.flatMap(({ node }, at) => (this.found?.[node] === 1 && at < MOST_SHOWN ? [at] : []));
     const now = document.activeElement && this.body.contains(document.activeElement) ? (this.places.get(this.current) ?? -1) : -1;
@@ -101,7 +101,7 @@ export class DiveTreeView {
     if (next !== undefined) this.focus(next);
   }
 
-  /** Whether keys go to the tree. */
+  /** Whether the tree has the focus. */
   hasFocus(): boolean {
     return this.body.contains(document.activeElement);
   }
@@ -127,7 +127,7 @@ export class DiveTreeView {
     this.more.append(more(`Show ${step} more of ${this.rows.length} rows`, `Not printed: ${hidden} of ${this.rows.length} rows.`, () => this.extend(this.shown + step)));
   }
 
-  /** Draws so many rows. */
+  /** Draws rows up to this number. */
   private extend(shown: number): void {
     const lines = this.rows.slice(this.shown, shown).map((row) => this.line(row));
     this.shown = Math.max(this.shown, shown);
@@ -193,7 +193,7 @@ export class DiveTreeView {
     if (takesFocus) line.focus({ preventScroll: true });
   }
 
-  /** Draws as far as this row, unless that is too far, and scrolls the tree, not the page, to it. */
+  /** Draws up to this row, unless that is too far, and scrolls the tree, not the page, to it. */
   private bring(at: number): void {
     if (at >= this.shown && (at < MOST_SHOWN || at === this.shown)) this.extend(at + SHOWN);
     const line = this.lineAt(at);

@@ -1,4 +1,4 @@
-// What of the page of a dive is looked at, and how: all of it is in the fragment of the page's address.
+// What the page of a dive shows, and how: all of it is in the fragment of the page's address.
 
 import type { Order } from "./ranked_table.ts";
 import { readOrders, writeOrders } from "./view.ts";
@@ -7,17 +7,17 @@ import { readOrders, writeOrders } from "./view.ts";
 export const DIVE_TABLES = ["tree", "functions", "sampled", "intervals"] as const;
 export type DiveTable = (typeof DIVE_TABLES)[number];
 
-/** How far the tree is open before anything is clicked: where much of the time is, so many levels, all of it. */
+/** How far the tree is open before any click: where much of the time is, to this many levels, all of it. */
 export const LEVELS = ["busy", "1", "2", "3", "5", "8", "all"] as const;
 export type Levels = (typeof LEVELS)[number];
 
 export interface DiveView {
   levels: Levels;
-  /** Nodes that are open, and closed, besides. */
+  /** Nodes that were also opened, and closed. */
   opened: ReadonlySet<number>;
   closed: ReadonlySet<number>;
   search: string;
-  /** The name of the function that is lit up. */
+  /** The name of the highlighted function. */
   function: string | null;
   orders: Map<DiveTable, Order>;
 }
@@ -34,7 +34,7 @@ export function written(view: DiveView): string {
   return parts.toString();
 }
 
-/** The view of a fragment of the page of a tree of so many nodes; what it does not know it leaves out. */
+/** The view of a fragment, for a tree of this many nodes; unknown parts are ignored. */
 export function read(fragment: string, nodes: number): DiveView {
   const parts = new URLSearchParams(fragment.replace(/^#/, ""));
   return {
@@ -47,7 +47,7 @@ export function read(fragment: string, nodes: number): DiveView {
   };
 }
 
-/** Numbers, and those that follow each other as a range: 3.7-12. */
+/** Numbers, with consecutive ones as a range: 3.7-12. */
 function writeNodes(parts: URLSearchParams, name: string, nodes: ReadonlySet<number>): void {
   const ranges: [number, number][] = [];
   for (const node of [...nodes].toSorted((one, other) => one - other)) {
@@ -67,7 +67,7 @@ function readNodes(text: string, nodes: number): Set<number> {
   return found;
 }
 
-/** Opens or closes nodes; `isOpenAnyway` says which are open without being asked for. */
+/** Opens or closes nodes; `isOpenAnyway` says which are open without a click. */
 export function turned(view: DiveView, nodes: number[], open: boolean, isOpenAnyway: (node: number) => boolean): DiveView {
   const [opened, closed] = [new Set(view.opened), new Set(view.closed)];
   for (const node of nodes) {

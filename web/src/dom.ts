@@ -1,4 +1,4 @@
-// Elements. Text comes in as text only, whatever is in it: nothing here reads markup.
+// Elements. Text is only inserted as text, whatever it contains: nothing here parses markup.
 
 type Child = Node | string | null;
 
@@ -26,12 +26,12 @@ export function button(text: Child, attributes: Record<string, string>, act: () 
   return element;
 }
 
-/** A button that shows what there is more, and what stands there on paper. */
+/** A button that shows more, and the text in its place on paper. */
 export function more(text: string, onPaper: string, act: () => void): HTMLElement {
   return make("p", { class: "more" }, button(text, {}, act), make("span", { class: "paper" }, onPaper));
 }
 
-/** What is of use on a screen only. */
+/** A text that is useful only on a screen. */
 export function hint(text: string): HTMLElement {
   return make("span", { class: "hint" }, text);
 }
@@ -43,20 +43,20 @@ export function choice<T extends string>(label: string, values: readonly T[], na
   return { element: make("label", { class: "choice" }, `${label} `, select), set: (value: T) => (select.value = value) };
 }
 
-/** Something that is there or not, with a label. */
+/** A check box with a label. */
 export function toggle(label: string, act: (isOn: boolean) => void) {
   const box = make("input", { type: "checkbox" });
   box.addEventListener("change", () => act(box.checked));
   return { element: make("label", { class: "choice" }, box, ` ${label}`), set: (isOn: boolean) => (box.checked = isOn) };
 }
 
-/** Pixels of a CSS pixel on paper, at least. */
+/** Minimum number of pixels per CSS pixel on paper. */
 const PAPER_RATIO = 2;
 
-/** A canvas as wide as its place, drawn anew when that or the colours of the page change. */
+/** A canvas as wide as its container, redrawn when that or the colours of the page change. */
 export class Canvas {
   readonly element: HTMLCanvasElement;
-  /** In CSS pixels; 0 while it is not to be seen. The browser says it: whoever asked would have the whole page laid out for it. */
+  /** In CSS pixels; 0 while it is invisible. The browser reports it: querying it would force a layout of the whole page. */
   width = 0;
 
   constructor(label: string, role: "img" | "group", draw: () => void) {
@@ -68,14 +68,14 @@ export class Canvas {
       draw();
     }).observe(this.element);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-    // Paper has another width, and is never dark. No observer says so in time.
+    // Paper has a different width, and is never dark. No observer reports that in time.
     matchMedia("print").addEventListener("change", () => {
       this.width = this.element.getBoundingClientRect().width;
       draw();
     });
   }
 
-  /** Its drawing context, in CSS pixels, cleared; null where there is nothing to draw on. */
+  /** Its drawing context, in CSS pixels, cleared; null if there is nothing to draw on. */
   cleared(height: number): CanvasRenderingContext2D | null {
     const { element, width } = this;
     const context = element.getContext("2d");
@@ -91,7 +91,7 @@ export class Canvas {
   }
 }
 
-/** Waits until the browser has shown what there is; not for long where it does not, as in a tab behind others. */
+/** Waits until the browser has painted; not for long if it does not, as in a background tab. */
 export function shownOnce(): Promise<void> {
   return new Promise((done) => {
     requestAnimationFrame(() => setTimeout(done));
@@ -104,7 +104,7 @@ export function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-/** The box beside the pointer. */
+/** The tooltip beside the pointer. */
 export class Tip {
   private readonly box = make("div", { class: "tip", hidden: "" });
 

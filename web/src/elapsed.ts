@@ -1,4 +1,4 @@
-// How long the time is that is looked at, and what of it was recorded.
+// How long the selected time is, and how much of it was recorded.
 
 import type { Recording } from "./data.ts";
 import type { Filter } from "./filter.ts";
@@ -10,7 +10,7 @@ export function period(of: Recording, filter: Filter): [number, number] {
   return [from, Math.max(from, to)];
 }
 
-/** Its length in nanoseconds: of several snapshots, of those whose last second is in it. */
+/** Its length in nanoseconds: for several snapshots, that of those whose last second is in it. */
 export function elapsedNs(of: Recording, filter: Filter): number {
   if (of.periods) {
     const from = (filter.from ?? -Infinity) * 1e6;

@@ -22,7 +22,7 @@ export const DIMENSIONS = [
 ] as const;
 export type Dimension = (typeof DIMENSIONS)[number];
 
-/** What they are called. */
+/** Their names. */
 export const DIMENSION_NAMES: Record<Dimension, string> = {
   wait: "wait event",
   wait_class: "wait class",
@@ -40,16 +40,16 @@ export const DIMENSION_NAMES: Record<Dimension, string> = {
   module: "module",
 };
 
-/** Dimensions that only stacks tell apart. */
+/** Dimensions that only stacks have. */
 export const OF_CODE: readonly Dimension[] = ["function", "module"];
 
 const FACTS: readonly SessionFact[] = ["user", "database", "application", "client", "backend_type", "program"];
 
 export interface Filter {
-  /** First second, and first one that does not count any more. */
+  /** First second, and first one after the end. */
   from: number | null;
   to: number | null;
-  /** Of one dimension one of the words, of several all; of functions and modules all. */
+  /** Any word of one dimension, in all of several dimensions; for functions and modules all words. */
   words: Map<Dimension, string[]>;
 }
 
@@ -61,7 +61,7 @@ export function isFiltered(filter: Filter): boolean {
   return filter.words.size > 0 || filter.from !== null || filter.to !== null;
 }
 
-/** The same with a word more, or without it if it was there. */
+/** The same with this word added, or removed if it was there. */
 export function toggled(filter: Filter, dimension: Dimension, word: string): Filter {
   const words = new Map(filter.words);
   const before = words.get(dimension) ?? [];
@@ -71,7 +71,7 @@ export function toggled(filter: Filter, dimension: Dimension, word: string): Fil
   return { ...filter, words };
 }
 
-/** The same with no other words of these dimensions, or without any if these were there. */
+/** The same with only these words of their dimensions, or without any if these were there. */
 export function only(filter: Filter, asked: ReadonlyMap<Dimension, string[]>): Filter {
   const words = new Map(filter.words);
   const isThere = ([dimension, these]: [Dimension, string[]]) => {
@@ -86,17 +86,17 @@ export function only(filter: Filter, asked: ReadonlyMap<Dimension, string[]>): F
   return { ...filter, words };
 }
 
-/** The cells to look at: those with stacks when code is chosen, else those with the finer windows. */
+/** The cells to use: those with stacks when code is chosen, else those with the finer windows. */
 export function tableOf(of: Recording, filter: Filter): Table {
   return OF_CODE.some((dimension) => filter.words.has(dimension)) ? of.stacks : of.times;
 }
 
-/** Whether what is chosen tells sessions apart that the stacks do not. */
+/** Whether the filter distinguishes sessions that the stacks do not. */
 export function isFinerThanStacks(of: Recording, filter: Filter): boolean {
   return of.alike.length > 0 && (["session", "client", "program"] as const).some((dimension) => filter.words.has(dimension));
 }
 
-/** The time of these windows that a filter chooses: whole windows. */
+/** The windows that a filter chooses: whole ones. */
 function windowsOf(table: { first_s: number; width_s: number }, filter: Filter): [number, number] {
   const number = (second: number) => (second - table.first_s) / table.width_s;
   return [
@@ -105,7 +105,7 @@ function windowsOf(table: { first_s: number; width_s: number }, filter: Filter):
   ];
 }
 
-/** For each cell 1 when it counts. Without times where all of time is shown. */
+/** For each cell: 1 if it counts. Without times if all of time is shown. */
 export function chosen(of: Recording, table: Table, filter: Filter, withTimes = true): Uint8Array {
   const takes = inTime(table, filter, withTimes);
   const { words } = filter;
@@ -121,7 +121,7 @@ export function chosen(of: Recording, table: Table, filter: Filter, withTimes = 
   return takes;
 }
 
-/** For each cell 1 when it is in the time that is chosen. Cells are in order of windows. */
+/** For each cell: 1 if it is in the chosen time. Cells are in order of windows. */
 export function inTime(table: { rows: number; window: Uint32Array; first_s: number; width_s: number }, filter: Filter, withTimes: boolean): Uint8Array {
   const takes = new Uint8Array(table.rows);
   if (!withTimes) return takes.fill(1);
@@ -129,7 +129,7 @@ export function inTime(table: { rows: number; window: Uint32Array; first_s: numb
   return takes.fill(1, placeOf(table.window, first), placeOf(table.window, end));
 }
 
-/** The first cell of a window, or of those behind it. */
+/** The first cell of a window, or of a later one. */
 function placeOf(windows: Uint32Array, window: number): number {
   let low = 0;
   let high = windows.length;
@@ -141,12 +141,12 @@ function placeOf(windows: Uint32Array, window: number): number {
   return low;
 }
 
-/** Of the cells those stay whose value is taken. */
+/** Keeps the cells whose value is taken. */
 export function keep(takes: Uint8Array, values: Uint32Array | Uint8Array, taken: Uint8Array): void {
   for (let row = 0; row < takes.length; row++) takes[row]! &= taken[values[row]!]!;
 }
 
-/** The name of a dimension that a session has. */
+/** A session's name in a dimension. */
 export function factOf(of: Recording, fact: SessionFact, session: number): string {
   return of.names[of.sessions[fact][session]!]!;
 }
@@ -156,7 +156,7 @@ function flags<T>(filter: Filter, dimension: Dimension, values: T[], is: (value:
   return Uint8Array.from(values, (value) => (!words || words.some((word) => is(value, word)) ? 1 : 0));
 }
 
-/** Dimensions that tell sessions apart. */
+/** Dimensions that distinguish sessions. */
 const OF_SESSIONS: readonly Dimension[] = ["session", ...FACTS];
 
 /** Whether sessions are chosen. */
@@ -164,7 +164,7 @@ export function choosesSessions(filter: Filter): boolean {
   return OF_SESSIONS.some((dimension) => filter.words.has(dimension));
 }
 
-/** For each session 1 when one that is told apart from it by nothing that is kept is chosen. */
+/** For each session: 1 if one is chosen that the stored data does not distinguish from it. */
 export function alikeTaken(of: Recording, filter: Filter, alike: readonly number[]): Uint8Array {
   const each = sessionsTaken(of, filter);
   if (alike.length === 0) return each;
@@ -188,7 +188,7 @@ function sessionsTaken(of: Recording, filter: Filter): Uint8Array {
   return taken;
 }
 
-/** As the command line takes a name: class, event, or both, in capitals or not; that of the idle wait, too. */
+/** A name as on the command line: class, event, or both, in upper or lower case; that of the idle wait, too. */
 export function isCalled(wait: Pick<Wait, "class" | "event" | "recorded_event" | "label">, word: string): boolean {
   const name = word.toLowerCase();
   const recorded = `${wait.class}:${wait.recorded_event}`;

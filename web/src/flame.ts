@@ -4,16 +4,16 @@ import { type FlameSource, type FlameTable, isDbTime } from "./data.ts";
 import { Frames } from "./frames.ts";
 import { type DrawnPaths, type First, FlamePaths, NO_NODE, ranked, sortedBy } from "./paths.ts";
 
-/** What can stand below the call paths. */
+/** Levels that can be below the call paths. */
 export const LEVELS = ["wait", "state", "query"] as const;
 export type Level = (typeof LEVELS)[number];
 /** Which time is drawn. */
 export const MODES = ["all", "on-cpu", "off-cpu"] as const;
 export type Mode = (typeof MODES)[number];
-/** Of what a frame is: the root, a level, a function. */
+/** What a frame is: the root, a level, a function. */
 export type Kind = "all" | Level | "function";
 
-/** Frames, callers before those they call. */
+/** Frames, callers before their callees. */
 export interface Flame {
   count: number;
   total: number;
@@ -25,7 +25,7 @@ export interface Flame {
   depth: Uint16Array;
   ns: Float64Array;
   samples: Float64Array;
-  /** In a comparison: the same time on the other side, and what of either is in the frame itself: this side, the other. */
+  /** In a comparison: the same time on the other side, and the time in the frame itself: on this side, on the other. */
   other: Float64Array;
   own: [Float64Array, Float64Array];
   /** Where it begins, in nanoseconds from the left. */
@@ -47,10 +47,10 @@ export interface Shape {
 interface Order {
   paths: DrawnPaths;
   cells: Uint32Array;
-  /** For each of these the number of its values of the levels, and its place in the paths. */
+  /** For each of these the number of its combination of values, and its place in the paths. */
   combination: Uint32Array;
   leaves: Uint32Array;
-  /** These values, one combination behind the other. */
+  /** These values, one combination after the other. */
   values: Uint32Array;
 }
 
@@ -60,7 +60,7 @@ export interface Sides {
   other?: Float64Array;
 }
 
-/** Flame graphs of the cells of a table. Their order is found once for each shape: a graph is then one way through the cells. */
+/** Flame graphs of the cells of a table. Their order is found once for each shape: a graph is then one pass over the cells. */
 export class Flames {
   readonly paths: FlamePaths;
   private readonly orders = new Map<string, Order>();
@@ -72,7 +72,7 @@ export class Flames {
     this.paths = new FlamePaths(of.paths, of.functions, table.leaf!);
   }
 
-  /** Of the cells that are taken. */
+  /** Draws the cells that are taken. */
   draw(shape: Shape, takes: Uint8Array, { ns, other }: Sides = this.table): Flame {
     const { levels } = shape;
     const { samples } = this.table;
@@ -80,7 +80,7 @@ export class Flames {
     const { callers, function_of, depth } = paths;
     const { length } = levels;
     const frames = new Frames(["all", ...levels, "function"], other !== undefined);
-    // The way to the frame that was added last: levels, and places in the paths with their frames.
+    // The path to the frame that was added last: levels, and places in the paths with their frames.
     const levelFrames = new Uint32Array(length + 1);
     let levelsOf = -1;
     const way: number[] = [];
@@ -145,7 +145,7 @@ export class Flames {
       if (level === "state") return { of: table.state, rank: Uint32Array.from(of.states, (_, state) => state) };
       return { of: table.statement, rank: ranked(of.statements.map((statement) => statement.query)) };
     });
-    // A combination is one number, in which the order is that of the names.
+    // A combination is one number, which sorts like the names.
     const numbers = new Map<number, number>();
     const combination = new Uint32Array(table.rows);
     for (let at = 0; at < count; at++) {
@@ -174,7 +174,7 @@ export class Flames {
   }
 }
 
-/** The frame at a place in the picture: at so many nanoseconds from the left, so deep; -1 for none. */
+/** The frame at a place in the picture: this many nanoseconds from the left, at this depth; -1 for none. */
 export function frameAt({ rows, from, ns }: Flame, at: number, depth: number): number {
   const row = rows[depth];
   if (!row) return -1;
@@ -189,10 +189,10 @@ export function frameAt({ rows, from, ns }: Flame, at: number, depth: number): n
   return at >= from[frame]! && at < from[frame]! + ns[frame]! ? frame : -1;
 }
 
-/** What stands before the name of a module when all its frames are looked for. */
+/** Prefix of a module's name in a search for all its frames. */
 export const IN_MODULE = "in:";
 
-/** For each frame 1 when its name has the text in it, or when it is of the module of that name, and the time of all these, each once. */
+/** For each frame 1 if its name contains the text, or if it is of the module of that name, and the time of all these, each once. */
 export function found(of: FlameSource, flame: Flame, text: string): { is: Uint8Array; ns: number } {
   const wanted = text.toLowerCase();
   const module = text.startsWith(IN_MODULE) ? of.code_modules.indexOf(text.slice(IN_MODULE.length)) + 1 : 0;

@@ -13,18 +13,18 @@ const ROW = 18;
 /** Room for a letter, of the font below. */
 const LETTER_PX = 6.6;
 const FONT = "11px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace";
-/** More rows than this would be no picture: the page scrolls inside of it. */
+/** Maximum height: a taller graph scrolls inside the page. */
 const TALLEST = 640;
 
-/** How frames are shown where that is not as usual: by what differs between two sides. */
+/** How frames are shown in a comparison: by what differs between two sides. */
 export interface Look {
-  /** Stands before the name: what is seen without colours. */
+  /** Precedes the name: visible without colours. */
   mark(flame: Flame, frame: number): string;
   words(flame: Flame, frame: number): string[];
   colour(flame: Flame, frame: number): number;
-  /** All of it. */
+  /** The whole. */
   total(flame: Flame): string;
-  /** Time by the width of this side. */
+  /** An amount of time, in the widths of this side. */
   amount(ns: number): string;
 }
 
@@ -39,15 +39,15 @@ export class FlameView {
   private search = "";
   private is: Uint8Array | null = null;
   private foundNs = 0;
-  /** What of the width is shown: from so many nanoseconds on, so many. */
+  /** The visible part of the width: its begin and its length, in nanoseconds. */
   private from = 0;
   private span = 0;
   private current = -1;
-  /** It is to be scrolled to, once there is something to scroll. */
+  /** The root is to be scrolled to, once there is something to scroll. */
   private isRootWanted = false;
-  /** Colours of functions, once they were asked for; 0 = not yet. */
+  /** Colours of functions, computed on demand; 0 = not yet. */
   private readonly ofFunction: Uint32Array;
-  /** What is drawn, but for the names: filled line by line, which is faster than rectangles by far. */
+  /** What is drawn, without the names: filled line by line, which is far faster than rectangles. */
   private pixels: ImageData | null = null;
 
   constructor(
@@ -56,7 +56,7 @@ export class FlameView {
     /** Without it a click zooms. */
     private readonly choose: ((dimension: Dimension, word: string) => void) | null,
     private readonly whyEmpty: () => string,
-    /** Is told what is zoomed to; of steps that follow each other quickly only the last need be kept. */
+    /** Is called when the zoom changes; of quick successive changes only the last needs to be kept. */
     private readonly zoomed: (zoom: Zoom | null, isQuick: boolean) => void,
     private readonly look: Look | null = null,
   ) {
@@ -81,20 +81,20 @@ export class FlameView {
   }
 
   draw(flame: Flame, isIcicle: boolean, zoom: Zoom | null, search: string): void {
-    // A root at the top is in sight; who has scrolled stays there as long as the graph is the same.
+    // A root at the top is visible; a view that was scrolled stays where it is as long as the graph is the same.
     this.isRootWanted ||= isIcicle ? !this.isIcicle : this.isIcicle || flame !== this.flame;
     this.flame = flame;
     this.isIcicle = isIcicle;
     this.search = search;
     this.current = -1;
-    // What is not in the graph (the link is of another page) shows all of it.
+    // A zoom outside of the graph (the link is for another page) shows all of it.
     const isInside = zoom !== null && zoom.from + zoom.span <= flame.total;
     this.from = isInside ? zoom.from : 0;
     this.span = isInside ? zoom.span : flame.total;
     this.searchAndPaint();
   }
 
-  /** Lights up what has this text in its name. */
+  /** Highlights frames with this text in their names. */
   find(search: string): void {
     this.search = search;
     this.searchAndPaint();
@@ -218,7 +218,7 @@ export class FlameView {
     context.strokeRect(left + 1, this.y(flame.depth[this.current]!) + 1, Math.max(1, flame.ns[this.current]! * px - 2), ROW - 3);
   }
 
-  /** Fills the frames that can be seen, and says which have room for a name. */
+  /** Fills the visible frames, and returns those with room for a name. */
   private fill(flame: Flame, context: CanvasRenderingContext2D, width: number): { frame: number; left: number; right: number; ink: string }[] {
     const names = [];
     const { width: across, height: down } = this.canvas.element;
@@ -241,7 +241,7 @@ export class FlameView {
         const first = Math.floor(left * ratio);
         const end = Math.floor((right - (right - left > 3 ? 1 : 0)) * ratio);
         if (end > first + 1) pixels.fill(fill, begin + first, begin + Math.min(across, end));
-        // Of those that share a pixel one is to be seen: what was searched for, or the first.
+        // Of frames that share a pixel, one is visible: a match, or the first.
         else if (pixels[begin + first] === 0 || (this.is && isFound)) pixels[begin + first] = fill;
         if (end <= first + 1 && !this.is) at = firstFrom(flame, row, this.from + (first + 1) / ratio / px, at + 1) - 1;
         if (right - left > 6 + 3 * LETTER_PX) names.push({ frame, left, right, ink: isFound ? colours.inkOn(fill) : pale });
@@ -267,7 +267,7 @@ export class FlameView {
     this.tip.show(event, [...this.words(frame), frame === 0 ? "click: show all" : this.choose ? "click: only this; with Shift: zoom" : "click: zoom"]);
   }
 
-  /** Has the frame be a filter; the lowest shows all. */
+  /** Makes the frame a filter; the root shows all. */
   private pick(frame: number): void {
     const flame = this.flame!;
     const value = flame.value[frame]!;
@@ -291,7 +291,7 @@ export class FlameView {
     this.show(this.flame!.from[frame]!, this.flame!.ns[frame]!);
   }
 
-  /** Shows a part of the width, of whole nanoseconds: what is drawn is what the address says. */
+  /** Shows a part of the width, in whole nanoseconds: what is drawn is what the address says. */
   private show(from: number, span: number, isQuick = false): void {
     const { total } = this.flame!;
     this.span = Math.min(total, Math.max(1, Math.round(span)));

@@ -1,6 +1,6 @@
-// Keeps the focus where it is when what has it is drawn anew.
+// Keeps the focus where it is when the element that has it is redrawn.
 
-/** Draws. Where nothing has the focus then, it goes to the button with the same name in the same part of the page, or to the first there. */
+/** Draws. If nothing has the focus then, it goes to the button with the same name in the same part of the page, or to the first there. */
 export function keepingFocus(draw: () => void): void {
   const had = document.activeElement;
   const name = had?.getAttribute("aria-label");

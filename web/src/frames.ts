@@ -1,9 +1,9 @@
-// The frames of a flame graph in the making: they come in the order in which they are drawn, callers before those they call.
+// The frames of a flame graph being built: added in the order in which they are drawn, callers before callees.
 
 import type { Flame, Kind } from "./flame.ts";
 import { NO_NODE } from "./paths.ts";
 
-/** Frames for which there is room at first. */
+/** Initial room for frames. */
 const FEW = 4096;
 
 type Column = Float64Array | Uint32Array | Int32Array | Uint16Array | Uint8Array;
@@ -18,7 +18,7 @@ export class Frames {
   private samples = new Float64Array(FEW);
   private other: Float64Array;
 
-  /** With the one that stands for all. */
+  /** Starts with the root. */
   constructor(
     private readonly kinds: Kind[],
     private readonly isComparison: boolean,
@@ -27,7 +27,7 @@ export class Frames {
     this.add(0, 0, NO_NODE);
   }
 
-  /** Adds one without time; its number. */
+  /** Adds a frame without time; returns its number. */
   add(kind: number, value: number, caller: number): number {
     const frame = this.count++;
     if (frame === this.kind.length) this.grow();
@@ -38,14 +38,14 @@ export class Frames {
     return frame;
   }
 
-  /** Gives one time of its own. */
+  /** Adds to a frame's own time. */
   give(frame: number, ns: number, samples: number, other: number): void {
     this.ns[frame]! += ns;
     this.samples[frame]! += samples;
     if (this.isComparison) this.other[frame]! += other;
   }
 
-  /** Adds up what they called, and puts them beside each other. */
+  /** Adds callees up into their callers, and lays frames out side by side. */
   placed(): Flame {
     const { count } = this;
     const part = <T extends Column>(column: T) => column.subarray(0, count) as T;
@@ -57,7 +57,7 @@ export class Frames {
       samples[below]! += samples[frame]!;
       if (this.isComparison) other[below]! += other[frame]!;
     }
-    // The one that comes next begins where the last one ended. What is on the other side only has no width here.
+    // The next one begins where the last one ended. What is only on the other side has no width here.
     const from = new Float64Array(count);
     const next = new Float64Array(count);
     const across: number[] = [];
@@ -91,7 +91,7 @@ export class Frames {
   }
 }
 
-/** The same with room for as many again. */
+/** A copy with twice the room. */
 function twice<T extends Column>(column: T): T {
   const grown = new (column.constructor as new (length: number) => T)(column.length * 2);
   grown.set(column);

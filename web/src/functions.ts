@@ -23,7 +23,7 @@ export class TimesByFunction {
     }
   }
 
-  /** Of the cells that are taken. What was pushed off its CPU is in the function that was interrupted. */
+  /** For the cells that are taken. Preempted time is that of the function that was interrupted. */
   times(table: Table, takes: Uint8Array): FunctionTime[] {
     const { functions, preempted } = this.of;
     const { callers, function_of } = this.of.paths;
@@ -36,7 +36,7 @@ export class TimesByFunction {
       const isPreemption = function_of[node] === preempted && callers[node] !== NO_NODE;
       self[function_of[isPreemption ? callers[node]! : node]!]! += ns[node]!;
     }
-    // Callers stand before those they call.
+    // Callers come before their callees.
     for (let node = ns.length - 1; node >= 0; node--) {
       if (this.isFirst[node]) total[function_of[node]!]! += ns[node]!;
       if (callers[node] !== NO_NODE) ns[callers[node]!]! += ns[node]!;

@@ -14,7 +14,7 @@ const ROW = [4, 14] as const;
 const TALLEST = 300;
 /** Colours from few to many. */
 const SHADES = 256;
-/** The darkest colours of the scale cannot be told from dark paper. */
+/** The darkest colours of the scale cannot be distinguished from dark paper. */
 const ON_DARK = 6;
 
 export class HeatMapView {
@@ -29,7 +29,7 @@ export class HeatMapView {
   private readonly picture = new Kept<HTMLCanvasElement>(1);
   private chosen: Range | null = null;
   private drag: Range | null = null;
-  /** Column and row that the keyboard is on. */
+  /** Column and row that the keyboard has selected. */
   private current: [number, number] | null = null;
 
   constructor(
@@ -73,7 +73,7 @@ export class HeatMapView {
     return this.scale.x(Math.min(to, Math.max(from, this.map!.from_s + column * this.map!.width_s)));
   }
 
-  /** From few to many: what there is most of stands out most, from light paper and from dark. */
+  /** From few to many: the highest counts stand out most, on light paper and on dark. */
   private get ramp(): string[] {
     const { heat } = this.of.palette;
     return matchMedia("(prefers-color-scheme: dark)").matches && !matchMedia("print").matches ? heat.slice(0, ON_DARK).toReversed() : heat;
@@ -90,7 +90,7 @@ export class HeatMapView {
     context.font = "11px system-ui, sans-serif";
     this.axes(context, width, map);
     const { element } = this.canvas;
-    // Not anew while a time is dragged.
+    // Not redrawn while a time is dragged.
     const picture = this.picture.get(`${this.drawn} ${element.width} ${element.height} ${ramp[0]}`, () => this.cells(map, ramp, element.width / width));
     context.drawImage(picture, 0, 0, width, element.height / (element.width / width));
     const range = this.drag ? this.scale.windows(...this.drag) : this.chosen;
@@ -104,7 +104,7 @@ export class HeatMapView {
     }
   }
 
-  /** The cells, in pixels of the screen. */
+  /** The cells, in device pixels. */
   private cells(map: HeatMap, ramp: string[], ratio: number): HTMLCanvasElement {
     const { width, height } = this.canvas.element;
     const picture = make("canvas", { width: String(width), height: String(height) });
@@ -200,7 +200,7 @@ export class HeatMapView {
     if (isInside) this.chooseColumn(column);
   }
 
-  /** The time of its cells. */
+  /** Chooses the time of a column. */
   private chooseColumn(column: number): void {
     const { from_s, width_s } = this.map!;
     this.chooseTime(this.scale.windows(from_s + column * width_s, from_s + (column + 1) * width_s));
@@ -230,7 +230,7 @@ export class HeatMapView {
   }
 }
 
-/** A power of two of microseconds; its 1024th is called 1 ms. */
+/** A power of two in microseconds; 1024 us is labelled 1 ms. */
 function powerLabel(power: number): string {
   if (power < 0) return `${Math.round(1000 * 2 ** power)} ns`;
   if (power < 10) return `${2 ** power} us`;

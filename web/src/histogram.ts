@@ -1,5 +1,5 @@
-// Distribution of latencies: buckets of a recording in, quantiles and the histogram that people know out. The same sums and the same
-// places as in the report.
+// Distribution of latencies: buckets of a recording in, quantiles and a power-of-two histogram out. The same sums and the same places as in
+// the report.
 
 export interface Bucket {
   from_us: number;
@@ -13,7 +13,7 @@ export function middle([from, to]: readonly [number, number]): number {
   return Math.floor((from + Math.max(from, to - 1)) / 2);
 }
 
-/** A bucket that people know: from and to in microseconds. */
+/** A shown bucket: from and to in microseconds. */
 export type Range = readonly [number, number];
 
 /** 0 to 1 us, 1 to 2, 2 to 4 and so on. */
@@ -21,13 +21,13 @@ export function rangeOf(power: number): Range {
   return [power === 0 ? 0 : 2 ** (power - 1), 2 ** power];
 }
 
-/** Of these the one in which a bucket of a recording is. */
+/** The shown bucket that a recorded one is in. */
 export function powerOf(bounds: readonly [number, number]): number {
   const us = Math.floor(middle(bounds) / 1000);
   return us < 1 ? 0 : Math.floor(Math.log2(us)) + 1;
 }
 
-/** As it is written: 4096 to 8192 us. */
+/** As text: 4096 to 8192 us. */
 export function rangeWords([from, to]: Range): string {
   return `${from} to ${to} us`;
 }
@@ -36,10 +36,10 @@ export class Histogram {
   readonly count: number;
   readonly sum: number;
   readonly max: number;
-  /** Quantiles that were asked for: tables are sorted by them. */
+  /** Quantiles that were computed: tables are sorted by them. */
   private readonly quantiles = new Map<number, number>();
 
-  /** `bounds` are those of all buckets, in their order; the columns have the numbers of those that have events, each once, and what is in them. */
+  /** `bounds` are those of all buckets, in order; the columns have the numbers of those with events, each once, and what is in them. */
   constructor(
     private readonly bounds: readonly (readonly [number, number])[],
     private readonly buckets: Uint32Array,
@@ -52,7 +52,7 @@ export class Histogram {
     this.max = longest.reduce((most, max) => Math.max(most, max), 0);
   }
 
-  /** Of all events of these. */
+  /** The histogram of all events of these. */
   static of(parts: readonly Histogram[]): Histogram {
     const bounds = parts[0]?.bounds ?? [];
     const [counts, sums, longest] = [new Float64Array(bounds.length), new Float64Array(bounds.length), new Float64Array(bounds.length)];
@@ -73,7 +73,7 @@ export class Histogram {
     return this.count > 0 ? Math.floor(this.sum / this.count) : 0;
   }
 
-  /** What the part q of the events does not exceed: the middle of the bucket in which it lies, and never more than the longest there. */
+  /** What a fraction q of the events does not exceed: the middle of its bucket, and never more than the longest there. */
   quantile(q: number): number {
     const known = this.quantiles.get(q) ?? this.found(q);
     this.quantiles.set(q, known);
@@ -91,7 +91,7 @@ export class Histogram {
     return this.max;
   }
 
-  /** Those of a range only. */
+  /** Only the events in a range. */
   within([, to]: Range): Histogram {
     const isIn = this.buckets.map((bucket) => (2 ** powerOf(this.bounds[bucket]!) === to ? 1 : 0));
     const part = <T extends Uint32Array | Float64Array>(column: T) => column.filter((_, at) => isIn[at] === 1) as T;

@@ -1,4 +1,4 @@
-// How often events took how long, and where the time went: the buckets that people know. Each can be chosen.
+// How often events took how long, and where the time went, in power-of-two buckets. Each can be chosen.
 
 import { actOn } from "./chosen_row.ts";
 import { make } from "./dom.ts";
@@ -10,7 +10,7 @@ export class HistogramView {
 
   constructor(private readonly choose: (range: Range) => void) {}
 
-  /** Nothing where there is no event. */
+  /** Draws nothing without events. */
   draw(of: Histogram | null, chosen: Range | null): void {
     const focused = this.element.contains(document.activeElement) ? (document.activeElement as HTMLElement).dataset.from : undefined;
     this.element.replaceChildren(...(of ? [this.table(of, chosen)] : []));

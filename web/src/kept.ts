@@ -1,4 +1,4 @@
-// Answers that take a while, kept for who asks the same again: who takes a choice back, or goes back.
+// A cache of answers that take a while: the same may be asked again, after a choice is undone or on going back.
 
 export class Kept<Answer> {
   private readonly answers = new Map<string, Answer>();
@@ -8,7 +8,7 @@ export class Kept<Answer> {
   /** `question` is all that the answer depends on. */
   get(question: string, find: () => Answer): Answer {
     const answer = this.answers.has(question) ? this.answers.get(question)! : find();
-    // The one that was asked for last stands last.
+    // The most recently used one is last.
     this.answers.delete(question);
     this.answers.set(question, answer);
     if (this.answers.size > this.most) this.answers.delete(this.answers.keys().next().value!);

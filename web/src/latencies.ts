@@ -7,11 +7,11 @@ import { Histogram, middle, powerOf, type Range } from "./histogram.ts";
 import { pairsOf } from "./pairs.ts";
 import { sortedBy } from "./paths.ts";
 
-/** By what the events of a kind can be told apart, in the order of their places in a series. */
+/** What the events of a kind can be grouped by, in the order of their places in a series. */
 export const LATENCY_BY = ["name", "device", "source"] as const;
 export type LatencyBy = (typeof LATENCY_BY)[number];
 
-/** What is looked at. */
+/** What is shown. */
 export interface LatencyChoice {
   kind: number;
   by: LatencyBy[];
@@ -19,7 +19,7 @@ export interface LatencyChoice {
   of: string[] | null;
 }
 
-/** By what the events of a kind differ, and combinations of it. */
+/** What the events of a kind differ in, and combinations of it. */
 export function waysToGroup(of: Latencies, kind: number): LatencyBy[][] {
   const series = of.series.filter(([ofKind]) => ofKind === kind);
   const different = LATENCY_BY.filter((_, at) => new Set(series.map((one) => one[at + 1])).size > 1);
@@ -28,7 +28,7 @@ export function waysToGroup(of: Latencies, kind: number): LatencyBy[][] {
   return [...different.map((by) => [by]), ...others.map((by) => [first, by])];
 }
 
-/** What is chosen that the events of a kind cannot be told apart by. */
+/** Chosen dimensions that the events of a kind cannot be split by. */
 export function notToldApart(of: Recording, kind: number, filter: Filter): Dimension[] {
   const { names } = of.latencies.kinds[kind]!;
   const told: Dimension[] = names === "wait" ? ["wait", "wait_class"] : names === "query" ? ["query"] : [];
@@ -36,12 +36,12 @@ export function notToldApart(of: Recording, kind: number, filter: Filter): Dimen
   return never.filter((dimension) => filter.words.has(dimension) && !told.includes(dimension));
 }
 
-/** For each cell 1 when its event is of this kind and chosen. Without times where all of time is shown. */
+/** For each cell 1 if its event is of this kind and chosen. Without times if all of time is shown. */
 export function eventsTaken(of: Recording, kind: number, filter: Filter, withTimes = true): Uint8Array {
   const all = of.latencies;
   const takes = inTime(all, filter, withTimes);
   keep(takes, all.of_series, Uint8Array.from(all.series, (one) => (one[0] === kind && isNamed(of, kind, one[1], filter) ? 1 : 0)));
-  // Those of no session are none of those that are chosen.
+  // Events of no session do not belong to chosen ones.
   if (choosesSessions(filter) && all.apart !== "none") {
     const taken = new Uint8Array(of.sessions.pid.length + 1);
     taken.set(alikeTaken(of, filter, all.alike), 1);
@@ -53,7 +53,7 @@ export function eventsTaken(of: Recording, kind: number, filter: Filter, withTim
 function isNamed(of: Recording, kind: number, name: string, filter: Filter): boolean {
   const { names } = of.latencies.kinds[kind]!;
   const queries = filter.words.get("query");
-  // Among statements the one that is not known has the id 0.
+  // Among statements the unknown one has the id 0.
   if (names === "query") return !queries || queries.includes(name === "[unknown]" ? "0" : name);
   if (names === "other") return true;
   const [first = "", event = first] = name.split(":");
@@ -67,7 +67,7 @@ export interface Group {
   histogram: Histogram;
 }
 
-/** The events by what tells them apart, those with the most time first. */
+/** The events by group, those with the most time first. */
 export function groups(of: Latencies, takes: Uint8Array, by: readonly LatencyBy[]): Group[] {
   const numbers = new Map<string, number>();
   const labels: string[][] = [];
@@ -92,7 +92,7 @@ export function groups(of: Latencies, takes: Uint8Array, by: readonly LatencyBy[
   }
   const byBucket = sortedBy(pairs.count, of.buckets.length, (pair) => pairs.other[pair]!);
   const order = sortedBy(pairs.count, labels.length, (pair) => groupOf[pairs.one[pair]!]!, byBucket);
-  // What several series of a group have in one bucket is put together.
+  // What several series of a group have in one bucket is merged.
   const buckets = new Uint32Array(pairs.count);
   const [counts, sums, longest] = [new Float64Array(pairs.count), new Float64Array(pairs.count), new Float64Array(pairs.count)];
   const all: Group[] = [];
@@ -114,7 +114,7 @@ export function groups(of: Latencies, takes: Uint8Array, by: readonly LatencyBy[
   return all.toSorted((one, other) => other.histogram.sum - one.histogram.sum || (one.labels.join() < other.labels.join() ? -1 : 1));
 }
 
-/** The same cells, but of one group only. */
+/** The same cells, limited to one group. */
 export function ofGroup(of: Latencies, takes: Uint8Array, { by, of: labels }: LatencyChoice): Uint8Array {
   if (!labels) return takes;
   const is = Uint8Array.from(of.series, (series) => (by.every((name, at) => series[LATENCY_BY.indexOf(name) + 1] === labels[at]) ? 1 : 0));
@@ -123,7 +123,7 @@ export function ofGroup(of: Latencies, takes: Uint8Array, { by, of: labels }: La
   return ofThese;
 }
 
-/** The same cells, but of events that took so long only. */
+/** The same cells, limited to events that took this long. */
 export function ofRange(of: Latencies, takes: Uint8Array, range: Range | null): Uint8Array {
   if (!range) return takes;
   const ofThese = takes.slice();
@@ -131,7 +131,7 @@ export function ofRange(of: Latencies, takes: Uint8Array, range: Range | null): 
   return ofThese;
 }
 
-/** Events over time: columns of time, rows of a power of two of microseconds each. */
+/** Events over time: columns of time, rows of latency in powers of two of microseconds. */
 export interface HeatMap {
   /** Begin of the first column in seconds, and length of each. */
   from_s: number;
@@ -149,7 +149,7 @@ export interface HeatMap {
 }
 
 const MOST_COLUMNS = 240;
-/** Rows of a power of two, and of all; powers below the lowest are in it. */
+/** Most rows per power of two, and in all; powers below the lowest are in it. */
 const FINEST = 8;
 const MOST_ROWS = 96;
 const LOWEST = -4;

@@ -1,4 +1,4 @@
-// How long single events took: a kind of them, by what tells them apart; of what is chosen among these a heat map and a histogram.
+// How long single events took: one kind of them, by group; with a heat map and a histogram of what is chosen among these.
 
 import type { Recording } from "./data.ts";
 import { choice, make, type Tip } from "./dom.ts";
@@ -27,7 +27,7 @@ export class LatenciesView {
   private readonly table: RankedTable<Group>;
   private readonly tools = make("div", { class: "tools" });
   private readonly kinds;
-  /** All of time is drawn, whatever is chosen of it. */
+  /** It covers all of time, whatever part is chosen. */
   private readonly map = new Kept<HeatMap | null>(2);
   private readonly found = new Kept<Group[]>(2);
   private choice: LatencyChoice = { kind: 0, by: ["name"], of: null };
@@ -54,7 +54,7 @@ export class LatenciesView {
     this.table.sortBy(order);
   }
 
-  /** `otherTime` says what to say where windows are longer than the time that is chosen. */
+  /** `otherTime`: what to say if windows are longer than the chosen time. */
   draw(words: LatencyWords, filter: Filter, elapsed: number, otherTime: string): void {
     const { of } = this;
     const all = of.latencies;
@@ -88,7 +88,7 @@ export class LatenciesView {
     this.empty.hidden = true;
     this.shown.hidden = false;
     this.table.update(us ? within(found, us) : found);
-    // All its bars stay there, for another one to be chosen.
+    // All its bars stay, so that another one can be chosen.
     const one = this.choice.of ? found.find((group) => this.isChosen(group))?.histogram : Histogram.of(found.map(({ histogram }) => histogram));
     const name = this.choice.of ? this.choice.of.map((label) => nameOr(label)).join(", ") : called;
     const title = us ? `${oneLine(name)}, ${rangeWords(us)}` : oneLine(name);
@@ -117,7 +117,7 @@ export class LatenciesView {
   private columns(): Column<Group>[] {
     const { of } = this;
     const perSecond = (count: number) => (this.elapsed > 0 && of.are_times ? ((count * 1e9) / this.elapsed).toFixed(1) : "");
-    // Of one bucket they would say no more than its bounds.
+    // For a single bucket they would say no more than its bounds.
     const quantile = (word: string, q: number) => number(word, word, (all) => (this.words.us ? 0 : all.quantile(q)), (ns) => (this.words.us ? "–" : duration(ns)));
     return [
       { word: "event", name: "event", text: ({ labels }) => labels.map((label, at) => this.label(this.choice.by[at]!, label)).join(", "), isWide: true },
@@ -140,7 +140,7 @@ export class LatenciesView {
   }
 }
 
-/** Of each group the events that took so long; those without any are left out. */
+/** For each group the events that took this long; groups without any are left out. */
 function within(found: Group[], range: Range): Group[] {
   return found.map(({ labels, histogram }) => ({ labels, histogram: histogram.within(range) })).filter(({ histogram }) => histogram.count > 0);
 }

@@ -20,14 +20,14 @@ export interface Ledger {
   rows: LedgerRow[];
   /** By section. */
   sums: number[];
-  /** Of DB time: by state, of sessions too short to be sampled each, samples, how it came to be. */
+  /** For DB time: by state, of sessions too short to be sampled individually, samples, how it was measured. */
   byState: number[];
   pooled: number;
   samples: number;
   mix: Mix;
 }
 
-/** Bits: there is a cell that is exact, sampled, an exact total into which no sample fell. */
+/** Bits: there is a cell that is exact, sampled, an exact total without a sample. */
 const EXACT_BIT = 1;
 const SAMPLED_BIT = 2;
 const NOT_SPLIT_BIT = 4;
@@ -42,7 +42,7 @@ export function ledger(of: Recording, table: Table, takes: Uint8Array): Ledger {
   const states = of.states.length;
   const waits = of.waits.length;
   const isNotSampled = of.waits.map((wait) => wait.kind === "unknown" && wait.event === "not sampled");
-  // By place and wait, and by state; a row that has no bit is not there.
+  // By place and wait, and by state; a row without a bit does not exist.
   const places = SECTIONS.length * RESTS;
   const byState = new Float64Array(places * waits * states);
   const samples = new Float64Array(places * waits);

@@ -7,7 +7,7 @@ import type { Dimension } from "./filter.ts";
 import { type Ledger, type LedgerRow, SECTION_WORDS, SECTIONS } from "./ledger.ts";
 import { amount, cell, oneLine, percent } from "./words.ts";
 
-/** Rows of DB time before the others have to be asked for. */
+/** Rows of DB time that are shown before the others are requested. */
 const SHOWN = 20;
 
 export class LedgerView {

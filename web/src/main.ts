@@ -1,4 +1,4 @@
-// Unpacks what is in the page, and shows it as what it is of.
+// Unpacks the data in the page, and shows it as the kind of page it is for.
 
 import { recordingOf } from "./data.ts";
 import { differenceOf } from "./difference.ts";

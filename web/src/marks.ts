@@ -1,5 +1,5 @@
-// Marks on the time line: checkpoints and work of autovacuum as bars above it, what was noted as a line through it. A click, or the list
-// below, chooses the time of one.
+// Marks on the timeline: checkpoints and autovacuum work as bars above it, a note as a line through it. A click, or the list below, chooses
+// the time of one.
 
 import { button, make } from "./dom.ts";
 import type { Mark, Recording } from "./data.ts";
@@ -9,11 +9,11 @@ import { clockTime, oneLine } from "./words.ts";
 /** Where the bars of a kind begin, and how high they are. */
 const ROWS: Record<Mark["kind"], number> = { checkpoint: 2, autovacuum: 9, note: 2 };
 const HIGH = 5;
-/** Room that they take above the picture. */
+/** Room for them above the picture. */
 export const MARKS = 18;
-/** Listed at most: those are in the picture that are not. */
+/** Maximum number listed: the others are only in the picture. */
 const LISTED = 20;
-/** Pixels beside a mark that are of it. */
+/** Pixels beside a mark that count as part of it. */
 const NEAR_PX = 3;
 
 /** What a mark is, in words. */

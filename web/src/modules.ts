@@ -1,4 +1,4 @@
-// Time by module: of whose code it is, and of what went through that code.
+// Time by module: in its own code, and in all that went through that code.
 
 import { isDbTime, type Recording, type Table } from "./data.ts";
 import { NO_NODE } from "./paths.ts";
@@ -11,7 +11,7 @@ export interface ModuleTime {
 }
 
 export class TimesByModule {
-  /** For each place in call paths, not 0 where a module is on its path for the first time. */
+  /** For each place in call paths, not 0 if it is the first one of its module on the path. */
   private readonly isFirst: Uint8Array;
   private readonly isOnCpu: boolean[];
 
@@ -25,7 +25,7 @@ export class TimesByModule {
     this.isOnCpu = of.state_groups.map((group) => group === "cpu");
   }
 
-  /** Of the cells that are taken. */
+  /** For the cells that are taken. */
   times(table: Table, takes: Uint8Array): ModuleTime[] {
     const { code_modules, code_of_functions, codeOnCpu, codeOffCpu } = this.of;
     const { callers, function_of } = this.of.paths;
@@ -36,14 +36,14 @@ export class TimesByModule {
     const self = new Float64Array(code_modules.length);
     const total = new Float64Array(code_modules.length);
     const below = new Float64Array(callers.length);
-    // Callers stand before those they call.
+    // Callers come before their callees.
     for (let node = callers.length - 1; node >= 0; node--) {
       for (const [ns, code] of [[onCpu[node]!, codeOnCpu], [offCpu[node]!, codeOffCpu]] as const) {
         if (ns === 0) continue;
         const module = code[node]!;
         self[module]! += ns;
         below[node]! += ns;
-        // Where no code on the path is known it belongs to one that is not on it.
+        // If no code on the path is known, it belongs to a module that is not on it.
         if (!this.isOn(node, module)) total[module]! += ns;
       }
       if (this.isFirst[node]) total[code_of_functions[function_of[node]!]! - 1]! += below[node]!;

@@ -1,4 +1,4 @@
-// Pairs of values that cells have, numbered once, so that what is chosen of them can be added up in an array.
+// Pairs of values that cells have, numbered once, so that chosen ones can be added up in an array.
 
 export interface Pairs {
   /** For each cell the number of its pair. */
@@ -30,7 +30,7 @@ export class Numbers {
 
 const known = new WeakMap<Uint32Array, WeakMap<Uint32Array, Pairs>>();
 
-/** Of two columns of a table; `others` is the number of values of the second. */
+/** Pairs of two columns of a table; `others` is the number of values of the second. */
 export function pairsOf(one: Uint32Array, other: Uint32Array, others: number): Pairs {
   let ofOne = known.get(one);
   if (!ofOne) known.set(one, (ofOne = new WeakMap()));

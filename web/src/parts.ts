@@ -1,14 +1,14 @@
-// Parts of a page: what is in sight is drawn at once, the rest as soon as the browser has shown that.
+// Parts of a page: visible ones are drawn at once, the rest as soon as the browser has painted those.
 
 import { shownOnce } from "./dom.ts";
 import { keepingFocus } from "./focus.ts";
 
-/** For so long nothing else happens in the page. */
+/** How long drawing may block the page at a time. */
 const AT_A_TIME_MS = 50;
 
 export interface Part {
   element: HTMLElement;
-  /** On what it depends: what has been drawn of the same is not drawn anew. Null where that is not known. */
+  /** What it depends on: a part that was drawn for the same is not redrawn. Null if that is not known. */
   question: () => string | null;
   draw: () => void;
 }
@@ -27,7 +27,7 @@ export class Parts {
       }
     });
     for (const { element } of parts) observer.observe(element);
-    // On paper all of it is in sight.
+    // On paper all of it is visible.
     addEventListener("beforeprint", () => this.finish());
   }
 
@@ -39,13 +39,13 @@ export class Parts {
   /** Resolves when all of it is drawn. */
   async draw(): Promise<void> {
     for (const part of this.parts) if (this.inSight.has(part.element)) this.answer(part);
-    // What still waits from before is asked for again.
+    // Parts that are still waiting from before are queued again.
     this.waiting = this.parts.filter((part) => !this.inSight.has(part.element));
     this.work ??= this.drawRest();
     await this.work;
   }
 
-  /** So many at a time that another choice can come between: each time costs the browser a layout of the page. */
+  /** Few enough at a time that another choice can come between: each batch costs the browser a layout of the page. */
   private async drawRest(): Promise<void> {
     await shownOnce();
     const begin = performance.now();

@@ -2,12 +2,12 @@
 
 import { type Unpacked, within } from "./unpack.ts";
 
-/** Has no caller. */
+/** Stands for no caller. */
 export const NO_NODE = -1;
 
-/** A tree of functions, callers before those they call. */
+/** A tree of functions, callers before their callees. */
 export interface Paths {
-  /** Of each place in it: the place of its caller, or NO_NODE, and its function. */
+  /** For each place in it: the place of its caller, or NO_NODE, and its function. */
   callers: Int32Array;
   function_of: Uint32Array;
 }
@@ -21,15 +21,15 @@ export interface RecordedPaths extends Paths {
   begins: Uint8Array;
 }
 
-/** Other paths, numbered in the order in which they are drawn: what is called stands behind its caller, siblings by name. */
+/** Derived paths, numbered in the order in which they are drawn: callees after their caller, siblings by name. */
 export interface DrawnPaths extends Paths {
   /** How many callers each place has. */
   depth: Uint16Array;
-  /** For each recorded place at which time is: the one that stands for it. */
+  /** For each recorded place that has time: the one that represents it. */
   place: Uint32Array;
 }
 
-/** Those of a page. */
+/** The paths of a page. */
 export function recordedPaths(functions: string[], { long, short }: Pick<Unpacked, "long" | "short">): RecordedPaths {
   const function_of = long("nodes.function");
   within(function_of, functions.length);
@@ -42,12 +42,12 @@ export function recordedPaths(functions: string[], { long, short }: Pick<Unpacke
   return { callers, function_of, begins: short("nodes.begins") };
 }
 
-/** The paths as they are drawn, each kind made when it is asked for. */
+/** The paths as they are drawn, each kind made on demand. */
 export class FlamePaths {
   private readonly made = new Map<string, DrawnPaths>();
   private readonly rank: Uint32Array;
 
-  /** `leaves` are the places at which time is. */
+  /** `leaves` are the places that have time. */
   constructor(
     private readonly recorded: RecordedPaths,
     functions: string[],
@@ -73,7 +73,7 @@ export class FlamePaths {
   }
 }
 
-/** For each name its place among all. */
+/** For each name its rank among all. */
 export function ranked(names: string[]): Uint32Array {
   const order = names.map((_, at) => at).toSorted((one, other) => (names[one]! < names[other]! ? -1 : names[one]! > names[other]! ? 1 : one - other));
   const rank = new Uint32Array(names.length);
@@ -83,7 +83,7 @@ export function ranked(names: string[]): Uint32Array {
   return rank;
 }
 
-/** The paths without the start of the server, and the place of each one that was recorded. Two that differed there only are one. */
+/** The paths without the start of the server, and the place of each recorded one. Two that differed only there become one. */
 function withoutStart({ callers: recorded, function_of: functions, begins }: RecordedPaths): Paths & { place: Uint32Array } {
   const callers: number[] = [];
   const function_of: number[] = [];
@@ -107,7 +107,7 @@ function withoutStart({ callers: recorded, function_of: functions, begins }: Rec
 /** The same paths, numbered as they are drawn. */
 function inOrder(paths: Paths & { place?: Uint32Array }, rank: Uint32Array): DrawnPaths {
   const count = paths.callers.length;
-  // Siblings in a chain: those that come last by name are put in front first.
+  // Siblings as a linked list, built from the last name to the first.
   const byName = sortedBy(count, rank.length, (node) => rank[paths.function_of[node]!]!);
   const firstCallee = new Int32Array(count + 1).fill(NO_NODE);
   const nextCallee = new Int32Array(count);
@@ -139,7 +139,7 @@ function inOrder(paths: Paths & { place?: Uint32Array }, rank: Uint32Array): Dra
   return { callers, function_of, depth, place: place ? place.map((found) => numbers[found]!) : numbers };
 }
 
-/** Each path from its leaf to its root; those that end alike have that end in common. */
+/** Each path from its leaf to its root; those with the same end share it. */
 function calleesFirst(paths: DrawnPaths, leaves: Uint32Array, rank: Uint32Array): DrawnPaths {
   const recordedLeaves = [...new Set(leaves)];
   const distinct = [...new Set(recordedLeaves.map((leaf) => paths.place[leaf]!))];

@@ -1,22 +1,22 @@
 // A table that can be sorted, whose rows can be chosen. While the pointer or the focus is in it, rows stay where they are: their numbers
-// change, their order does not. By what it is sorted is the page's to keep.
+// change, their order does not. The page keeps the order.
 
 import { actOn } from "./chosen_row.ts";
 import { button, make, more } from "./dom.ts";
 
 export interface Column<Row> {
-  /** What stands for it in the address of the page. */
+  /** The word for it in the address of the page. */
   word: string;
   name: string;
-  /** Numbers are sorted the largest first and stand at the right. */
+  /** Numbers are sorted the largest first, and aligned right. */
   number?: (row: Row) => number;
   text: (row: Row) => string;
-  /** Above 0 more, below less: coloured so. */
+  /** For the colour: above 0 more, below less. */
   tone?: (row: Row) => number;
   isWide?: boolean;
 }
 
-/** By which column, and whether the other way round than usual. */
+/** By which column, and whether in reverse. */
 export interface Order {
   column: string;
   isReversed: boolean;
@@ -47,11 +47,11 @@ export class RankedTable<Row> {
     private readonly choose: ((row: Row) => void) | null,
     private readonly sorted: (order: Order | null) => void,
     canChooseSeveral = false,
-    /** What stands there without rows. */
+    /** The text without rows. */
     private readonly whyEmpty: () => string = () => "",
   ) {
     this.sort = this.place(usual);
-    // Only of a grid is it told which rows are chosen.
+    // Only a grid can say which rows are chosen.
     const table = make("table", choose ? { role: "grid", "aria-multiselectable": String(canChooseSeveral) } : {}, make("caption", { class: "unseen" }, name), make("thead", {}, this.head), this.body);
     this.element.append(make("div", { class: "scroll" }, table), this.empty, this.more);
     const hold = (isHeld: boolean) => () => {
@@ -72,18 +72,18 @@ export class RankedTable<Row> {
       this.rank();
       return;
     }
-    // What is new comes last; what has gone leaves an empty place.
+    // New rows come last; those that have gone leave an empty place.
     const known = new Set(this.order);
     for (const key of this.rows.keys()) if (!known.has(key)) this.order.push(key);
     this.draw();
   }
 
-  /** Shows anew what is chosen. */
+  /** Redraws what is chosen. */
   redraw(): void {
     this.draw();
   }
 
-  /** Sorts it so; as usual without an order, or by a column that it does not have. */
+  /** Sorts by this order; as usual without one, or if it has no such column. */
   sortBy(order: Order | undefined): void {
     const isKnown = order !== undefined && this.columns.some((column) => column.word === order.column);
     const sort = this.place(isKnown ? order.column : this.usual);
@@ -101,7 +101,7 @@ export class RankedTable<Row> {
   private rank(): void {
     const column = this.columns[this.sort]!;
     const sign = this.isReversed ? -1 : 1;
-    // Equal ones stay in the order in which they came.
+    // Equal ones keep their order.
     const rows = [...this.rows].toSorted(([, one], [, other]) =>
       column.number
         ? (column.number(other) - column.number(one)) * sign
@@ -136,7 +136,7 @@ export class RankedTable<Row> {
     const wasInside = this.body.contains(document.activeElement);
     this.body.replaceChildren(...this.order.slice(0, this.shown).map((key) => this.line(key)));
     if (wasInside && focused !== undefined) {
-      // Who has scrolled away from it since stays there.
+      // If the user has scrolled away from it since, the page stays there.
       for (const row of this.body.rows) if (row.dataset.key === focused) row.focus({ preventScroll: true });
     }
     this.empty.textContent = this.order.length === 0 ? this.whyEmpty() : "";

@@ -30,9 +30,9 @@ import { trustLine } from "./trust.ts";
 import { LEVEL_CHOICES, levelsOf, read, type TableName, type View, type Zoom, written } from "./view.ts";
 import { amount, clockTime, counted, oneLine, percent, seconds, shown } from "./words.ts";
 
-/** Words of a chip are cut here. */
+/** Maximum length of the words of a chip. */
 const LONGEST_CHIP = 60;
-/** Answers of each kind that are kept: this one, and the one before, which is often asked for again. */
+/** Answers of each kind to keep: this one, and the one before, which is often requested again. */
 const KEPT = 2;
 
 export class RecordingPage {
@@ -42,7 +42,7 @@ export class RecordingPage {
   private isEmptyByFilter = false;
   private readonly tip = new Tip();
   private readonly chips = make("div", { class: "chips", role: "group", "aria-label": "Selection" });
-  /** The same in words, for who hears the page. */
+  /** The same in words, for screen readers. */
   private readonly said = make("p", { class: "unseen", role: "status" });
   private readonly summary = make("p", { class: "summary", role: "status" });
   private readonly sentences = make("div", { class: "sentences" });
@@ -71,7 +71,7 @@ export class RecordingPage {
   private readonly first;
   private readonly wholeStacks;
   private readonly direction;
-  /** Once it is asked for. */
+  /** Built on demand. */
   private chains: Chains | null = null;
   private readonly flames: Flames;
   /** What is drawn. */
@@ -130,7 +130,7 @@ export class RecordingPage {
     addEventListener("popstate", () => this.follow());
   }
 
-  /** What happened and when is to be seen first, the rest as soon as the browser has shown that. */
+  /** What happened and when is shown first, the rest as soon as the browser has painted that. */
   async show(into: HTMLElement): Promise<void> {
     const { of } = this;
     const [what, ...how] = of.first_lines;
@@ -164,7 +164,7 @@ export class RecordingPage {
     const part = (id: string, draw: () => void, question: () => string | null = chosenNow) => ({ element: document.getElementById(id)!, draw, question });
     return new Parts([
       part("waited", () => this.drawCauses()),
-      // It zooms on its own.
+      // It handles zooming itself.
       part("code", () => this.drawFlame(), () => null),
       part("sql", () => this.drawStatements()),
       part("who", () => this.drawSessions()),
@@ -208,7 +208,7 @@ export class RecordingPage {
     keepingFocus(() => void this.draw());
   }
 
-  /** Another choice: the flame graph of it begins without a zoom. */
+  /** Another choice: its flame graph begins without a zoom. */
   private choose(filter: Filter): void {
     this.go({ ...this.view, filter, zoom: null });
   }
@@ -243,7 +243,7 @@ export class RecordingPage {
 
   private toggle(words: [Dimension, string][]): void {
     let filter = this.view.filter;
-    // Of several words those that are there stay, unless all are.
+    // Of several words, those already chosen stay, unless all are.
     const isThere = ([dimension, word]: [Dimension, string]) => filter.words.get(dimension)?.includes(word) ?? false;
     const changed = words.every(isThere) ? words : words.filter((word) => !isThere(word));
     for (const [dimension, word] of changed) filter = toggled(filter, dimension, word);
@@ -255,7 +255,7 @@ export class RecordingPage {
     this.choose({ ...this.view.filter, from, to });
   }
 
-  /** The filter with whole windows of a table. */
+  /** The filter, extended to whole windows of a table. */
   private inWindows(filter: Filter, table: { width_s: number }): Filter {
     const { width_s } = table;
     return {
@@ -272,7 +272,7 @@ export class RecordingPage {
     await this.parts?.draw();
   }
 
-  /** What is chosen, as a question. */
+  /** The selection as a question for [`Kept`]. */
   private chosenNow(): string {
     const { from, to, words } = this.view.filter;
     return JSON.stringify([from, to, ...words]);
@@ -290,7 +290,7 @@ export class RecordingPage {
     this.timelineView.draw(this.line.get(question, () => timeline(of, filter, view.by)), period);
   }
 
-  /** Draws what depends on nothing but what is chosen. */
+  /** Draws what depends only on the selection. */
   private drawFiltered(): void {
     const { of, view } = this;
     const table = tableOf(of, view.filter);
@@ -303,14 +303,14 @@ export class RecordingPage {
     drawDatabaseView(of, sums, this.database, (words) => this.choose(only(this.view.filter, words)));
   }
 
-  /** For each cell 1 when it is chosen. */
+  /** For each cell 1 if it is chosen. */
   private chosenCells(): Uint8Array {
     const { of, view } = this;
     const table = tableOf(of, view.filter);
     return this.takes.get(this.chosenNow(), () => chosen(of, table, this.inWindows(view.filter, table)));
   }
 
-  /** The same of cells with stacks. */
+  /** The same for cells with stacks. */
   private chosenStacks(): Uint8Array {
     const { of, view } = this;
     return this.takesOfStacks.get(this.chosenNow(), () => chosen(of, of.stacks, this.inWindows(view.filter, of.stacks)));
@@ -352,7 +352,7 @@ export class RecordingPage {
     this.causesNote.hidden = this.causesNote.textContent === "";
   }
 
-  /** What to say where the windows of a table are longer than the time that is chosen; nothing where they are not. */
+  /** What to say if the windows of a table are longer than the chosen time; nothing if they are not. */
   private otherTime(table: { width_s: number }, areKept: string, areThose: string): string {
     const { of, view } = this;
     const rounded = this.inWindows(view.filter, table);
@@ -450,7 +450,7 @@ export class RecordingPage {
     return this.view.mode === "all" ? "No time to draw." : `Nothing in the selection was ${this.view.mode === "on-cpu" ? "on" : "off"} a CPU.`;
   }
 
-  /** For who measures: how long drawing the flame graph takes, and of how many frames. */
+  /** For measurements: how long drawing the flame graph takes, and for how many frames. */
   measure(): { frames: number; ms: number } {
     return { frames: this.flameView.count, ms: this.flameView.measure() };
   }

@@ -1,4 +1,4 @@
-// The box in which frames are searched for: / goes there from anywhere, Escape empties it.
+// The search box for frames: / goes there from anywhere, Escape clears it.
 
 import { make } from "./dom.ts";
 

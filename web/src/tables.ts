@@ -26,10 +26,10 @@ export interface SessionTime {
   mainWait: number;
 }
 
-/** What is shown of sessions of a database. */
+/** What is shown about the sessions of a database. */
 const FACTS: readonly SessionFact[] = ["user", "database", "application", "client", "backend_type"];
 
-/** What all shares are shares of. */
+/** The whole that all shares refer to. */
 export interface Whole {
   dbTime: number;
   elapsed: number;
@@ -73,7 +73,7 @@ export function sessionTimes(of: Recording, table: Table, takes: Uint8Array): Se
   const pairs = pairsOf(table.session, table.wait, of.waits.length);
   const byWait = new Float64Array(pairs.count);
   const isThere = new Uint8Array(of.sessions.pid.length);
-  // The server's first process does nothing but wait, and says so nowhere.
+  // The server's first process does nothing but wait, without reporting it.
   const isFirst = of.sessions.pid.map((_, session) => factOf(of, "backend_type", session) === "postmaster");
   const isResting = (row: number) => isFirst[table.session[row]!]! && of.state_groups[table.state[row]!] === "blocked";
   for (let row = 0; row < table.rows; row++) {
@@ -98,14 +98,14 @@ export function sessionTimes(of: Recording, table: Table, takes: Uint8Array): Se
   return times.toSorted((one, other) => other.active - one.active || one.session - other.session);
 }
 
-/** Whether there is more time in a wait than in the one with most so far; of equal ones the first by name is taken. */
+/** Whether there is more time in a wait than in the one with most so far; among equal ones the first by name wins. */
 function isMore(of: Recording, wait: number, ns: number, most: number, mostNs: number): boolean {
   return ns > mostNs || (ns > 0 && ns === mostNs && of.waits[wait]!.label < of.waits[most]!.label);
 }
 
 const sessionsOf = (whole: Whole, ns: number) => (whole.elapsed > 0 ? (ns / whole.elapsed).toFixed(2) : "");
 
-/** What a table does with a row that is clicked, and with another order; what it says without rows. */
+/** What a table does when a row is clicked, or the order changes; what it says without rows. */
 export interface Acts {
   isChosen: (word: string) => boolean;
   choose: (word: string) => void;
@@ -113,7 +113,7 @@ export interface Acts {
   whyEmpty: () => string;
 }
 
-/** The tables. `whole` is asked whenever one is drawn. */
+/** The tables. `whole` is called whenever one is drawn. */
 export function statementTable(of: Recording, whole: () => Whole, { isChosen, choose, sorted, whyEmpty }: Acts) {
   const query = (row: StatementTime) => of.statements[row.statement]!.query;
   const columns: Column<StatementTime>[] = [

@@ -1,15 +1,15 @@
-// Time from left to right, the same in every picture, so that pictures stand under each other.
+// Time from left to right, the same in every picture, so that pictures line up.
 
 import { colour } from "./dom.ts";
 import type { Recording } from "./data.ts";
 import { clockTime } from "./words.ts";
 
-/** Room for what stands at the left, and at the right. */
+/** Room for labels at the left, and at the right. */
 export const LEFT = 50;
 export const RIGHT = 10;
 /** Room for the axis. */
 export const BOTTOM = 24;
-/** A shorter way of the pointer is a click. */
+/** A shorter movement of the pointer is a click. */
 export const DRAG_PX = 5;
 const STEPS = [1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
 
@@ -19,7 +19,7 @@ export type Range = [number, number];
 export class TimeScale {
   constructor(
     private readonly of: Recording,
-    /** Of the picture, in pixels. */
+    /** Width of the picture, in pixels. */
     private readonly width: () => number,
   ) {}
 
@@ -39,7 +39,7 @@ export class TimeScale {
     return from + Math.min(1, Math.max(0, part)) * (to - from);
   }
 
-  /** Whole windows of the cells. */
+  /** Extends a time to whole windows of the cells. */
   windows(one: number, other: number): Range {
     const { width_s } = this.of.times;
     const from = Math.floor(Math.min(one, other) / width_s) * width_s;
@@ -69,7 +69,7 @@ export class TimeScale {
     context.fillText(this.of.clock === "utc" ? "UTC" : "", 4, bottom + 13);
   }
 
-  /** Marks the times of which nothing was recorded. */
+  /** Marks the times in which nothing was recorded. */
   hatchGaps(context: CanvasRenderingContext2D, top: number, bottom: number): void {
     for (const gap of this.of.gaps) {
       const [left, right] = [this.x(gap[0] / 1e6), this.x(gap[1] / 1e6)];
@@ -92,7 +92,7 @@ export class TimeScale {
     }
   }
 
-  /** Pales what is outside of a time, and frames it. */
+  /** Fades what is outside of a time, and frames it. */
   frame(context: CanvasRenderingContext2D, range: Range, top: number, bottom: number): void {
     const right_end = this.width() - RIGHT;
     const left = Math.min(right_end, Math.max(LEFT, this.x(range[0])));

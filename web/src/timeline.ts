@@ -1,15 +1,15 @@
-// Average active sessions over time: DB time of each bucket by its length, by the values of one dimension.
+// Average active sessions over time: DB time of each bucket divided by its length, by the values of one dimension.
 
 import { isDbTime, type Recording, type Table } from "./data.ts";
 import { period, recordedNs } from "./elapsed.ts";
 import { chosen, type Dimension, factOf, type Filter, noFilter, tableOf } from "./filter.ts";
 import { nameOr, oneLine } from "./words.ts";
 
-/** By what sessions can be told apart. */
+/** What sessions can be grouped by. */
 export const TIMELINE_BY = ["wait_class", "wait", "state", "query", "user", "application", "database", "program"] as const;
 export type TimelineBy = (typeof TIMELINE_BY)[number];
 
-/** Values shown one by one; buckets at most. */
+/** Values shown individually; most buckets. */
 const TOP = 8;
 const MOST_BUCKETS = 240;
 const ROUND = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
@@ -31,7 +31,7 @@ export interface Timeline {
   /** Average active sessions of each value in each bucket; null where nothing was recorded. */
   rates: (number[] | null)[];
   peak: number;
-  /** Of all of it. */
+  /** The rate over all of it. */
   rate: number | null;
   ns: number;
   /** Of that, what began before the first bucket, and is in none. */
@@ -41,7 +41,7 @@ export interface Timeline {
 /** The values of a dimension: for each cell the number of its own, how many there are, and what a number stands for. */
 interface Values {
   column: Uint32Array | Uint8Array;
-  /** Where the column has something that leads to the value: for each of these the value. */
+  /** If the column has something that leads to the value: for each of these the value. */
   places: ArrayLike<number> | null;
   count: number;
   word(number: number): string;
@@ -111,13 +111,13 @@ export function timeline(of: Recording, filter: Filter, by: TimelineBy): Timelin
   }
   const inBuckets = Array.from({ length: count }, () => list.map(() => 0));
   let before = 0;
-  // Not where several sessions are taken as one.
+  // Not if several sessions are treated as one.
   const isOfOne = of.may_be_long && of.are_times && (!table.leaf || of.alike.length === 0);
   const bucketOf = (us: number) => Math.floor(us / 1e6 / width_s) - firstBucket;
   const partsOf = (bucket: number) => inBuckets[Math.min(count - 1, Math.max(0, bucket))]!;
-  // Times that samples of other tools tell of as a whole, by the last second, in which their rows are.
+  // Times that samples of other tools cover as a whole, by the last second, which has their rows.
   const told = new Map(of.may_be_long ? [] : (of.periods ?? []));
-  // Lays time of a value between two moments, so many nanoseconds in each microsecond.
+  // Spreads time of a value between two moments, this many nanoseconds in each microsecond.
   const lay = (value: number, since: number, until: number, ns_us: number) => {
     before += Math.max(0, Math.min(until, from) - since) * ns_us;
     for (let bucket = Math.max(0, bucketOf(since)); bucket < count; bucket++) {
@@ -127,8 +127,8 @@ export function timeline(of: Recording, filter: Filter, by: TimelineBy): Timelin
       partsOf(bucket)[layers[value]!]! += (right - left) * ns_us;
     }
   };
-  // What a session did in a window. Where that is more than the window, the long ones began before it: they are laid end to end, the
-  // shortest last, back from its end.
+  // What a session did in a window. If that is more than the window, the long ones began before it: they are laid end to end, the shortest
+  // last, back from its end.
   const place = (first: number, next: number) => {
     const begin = (table.first_s + table.window[drawn[first]!]! * table.width_s) * 1e6;
     const end = Math.min(begin + table.width_s * 1e6, to);
@@ -168,7 +168,7 @@ export function timeline(of: Recording, filter: Filter, by: TimelineBy): Timelin
     Math.max(from, (firstBucket + bucket) * width_s * 1e6),
     Math.min(to, (firstBucket + bucket + 1) * width_s * 1e6),
   ]);
-  // What is counted in the place of time is shown per second.
+  // What is counted instead of time is shown per second.
   const unit = of.are_times ? 1 : 1e9;
   const lengths = bounds.map(([begin, end]) => recordedNs(of, begin, end));
   const rates = inBuckets.map((parts, bucket) => (lengths[bucket]! > 0 ? parts.map((ns) => (ns * unit) / lengths[bucket]!) : null));
@@ -180,7 +180,7 @@ export function timeline(of: Recording, filter: Filter, by: TimelineBy): Timelin
   return { by, width_s, values: list, bounds, rates, peak: Math.max(0, ...heights), rate: length > 0 ? (ns * unit) / length : null, ns, before };
 }
 
-/** What comes lower: CPU and what waits for one, so that they can be held against the line of the CPUs. */
+/** What is drawn lower: CPU and waiting for one, so that both can be compared with the line of the CPUs. */
 function layerOf(of: Recording, by: Dimension, word: string): number {
   if (by === "state") return of.states.indexOf(word);
   if (by !== "wait" && by !== "wait_class") return 0;
@@ -188,7 +188,7 @@ function layerOf(of: Recording, by: Dimension, word: string): number {
   return word.endsWith(" (no CPU)") ? 1 : 2;
 }
 
-/** Sessions of a name, for messages: nothing in the recording says it. */
+/** Whether nothing in the recording says this about sessions: for messages. */
 export function isNotRecorded(of: Recording, by: TimelineBy): boolean {
   if (by === "user" || by === "application" || by === "database") {
     return of.sessions.pid.every((_, session) => factOf(of, by, session) === "");

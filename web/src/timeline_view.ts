@@ -1,4 +1,4 @@
-// The time line: a bar for each bucket, stacked by value; the number of CPUs as a line. Dragging chooses a time.
+// The timeline: a bar for each bucket, stacked by value; the number of CPUs as a line. Dragging chooses a time.
 
 import * as colours from "./colours.ts";
 import { button, Canvas, colour, make, type Tip } from "./dom.ts";
@@ -11,7 +11,7 @@ import { amount, clockTime, counted, percent } from "./words.ts";
 
 const HEIGHT = 240;
 const TOP = MARKS + 4;
-/** The line of the CPUs is drawn unless it would make nothing of the rest: then it is said in words. */
+/** With more CPUs than this many times the peak, a line of them would dwarf the rest: then words say it. */
 const CPUS_BEYOND = 3;
 
 export class TimelineView {
@@ -46,7 +46,7 @@ export class TimelineView {
 
   draw(timeline: Timeline | null, chosen: Range | null): void {
     this.chosen = chosen;
-    // Of another time that is chosen only the frame is another one.
+    // If only another time is chosen, only the frame changes.
     if (timeline === null || timeline !== this.timeline) this.show(timeline);
     this.paint();
   }
@@ -92,7 +92,7 @@ export class TimelineView {
     return areAbove ? [...values, make("li", {}, make("small", {}, `${counted(this.of.cpus, "CPU")}, above the chart`))] : values;
   }
 
-  /** The same in numbers, inside of the canvas: for who hears the page. */
+  /** The same in numbers, inside the canvas: for screen readers. */
   private table(timeline: Timeline): HTMLTableElement {
     const head = make("tr", {}, make("th", { scope: "col" }, "time"), ...timeline.values.map((value) => make("th", { scope: "col" }, value.label)));
     const rows = timeline.rates.map((rates, bucket) => {
@@ -262,7 +262,7 @@ export class TimelineView {
   }
 }
 
-/** The smallest of 1, 2, 5 times a power of ten that is as large. */
+/** The smallest of 1, 2, 5 times a power of ten that is not below `least`. */
 function roundStep(least: number): number {
   const power = 10 ** Math.floor(Math.log10(least));
   return ([1, 2, 5].find((digit) => digit * power >= least) ?? 10) * power;

@@ -3,7 +3,7 @@
 const FORMAT = 4;
 
 export interface Unpacked {
-  /** What the page is of. */
+  /** What the page is about. */
   page: "recording" | "difference" | "dive" | "dive difference";
   /** The dictionaries. */
   json: unknown;
@@ -19,7 +19,7 @@ interface Head {
   columns: { name: string; width: 1 | 4; rows: number }[];
 }
 
-/** Unpacks the text of the data element. Fails, with words for whoever reads the page, when any of it is not as it was written. */
+/** Unpacks the text of the data element. Fails, with a message for the reader of the page, if any of it is not as it was written. */
 export async function unpack(text: string): Promise<Unpacked> {
   let bytes: Uint8Array<ArrayBuffer>;
   try {
@@ -44,7 +44,7 @@ export async function unpack(text: string): Promise<Unpacked> {
   return { page: json.page, json, ...columnsOf(json, buffer, 4 + length) };
 }
 
-/** Fails when a number is none of so many places. */
+/** Fails if a number is not an index below `length`. */
 export function within(column: ArrayLike<number>, length: number): void {
   for (let at = 0; at < column.length; at++) {
     const value = column[at]!;
@@ -71,7 +71,7 @@ function columnsOf(head: Head, buffer: ArrayBuffer, begin: number): Pick<Unpacke
   return {
     long,
     short: (name) => get(name) as Uint8Array,
-    // Exact up to 2^53: of nanoseconds 104 days.
+    // Exact up to 2^53: 104 days in nanoseconds.
     wide: (name) => {
       const high = long(`${name}_high`);
       const low = long(`${name}_low`);

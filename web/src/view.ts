@@ -1,4 +1,4 @@
-// What is looked at, and how: all of it is in the fragment of the page's address, in the words of the command line.
+// What is shown, and how: all of it is in the fragment of the page's address, in the words of the command line.
 
 import type { Recording } from "./data.ts";
 import { DIMENSIONS, type Dimension, type Filter, noFilter } from "./filter.ts";
@@ -9,7 +9,7 @@ import type { Order } from "./ranked_table.ts";
 import { TIMELINE_BY, type TimelineBy } from "./timeline.ts";
 import { moment, secondOf } from "./words.ts";
 
-/** What stands below the call paths. */
+/** Levels below the call paths. */
 export const LEVEL_CHOICES = ["wait,state", "state,wait", "query,wait,state", "query", "none"] as const;
 export type LevelChoice = (typeof LEVEL_CHOICES)[number];
 
@@ -17,13 +17,13 @@ export type LevelChoice = (typeof LEVEL_CHOICES)[number];
 export const TABLES = ["causes", "waited", "sql", "who", "functions", "modules", "latency"] as const;
 export type TableName = (typeof TABLES)[number];
 
-/** What of the flame graph's width is shown: from so many nanoseconds on, so many. */
+/** The visible part of the flame graph's width: its begin and its length, in nanoseconds. */
 export interface Zoom {
   from: number;
   span: number;
 }
 
-/** Which latencies are looked at: kind, by what they are told apart, one of the groups, and how long they took; as usual where there is none. */
+/** Which latencies are shown: kind, grouping, one of the groups, and how long they took; as usual without one. */
 export interface LatencyWords {
   kind: string | null;
   by: string | null;
@@ -33,7 +33,7 @@ export interface LatencyWords {
 
 export interface View {
   filter: Filter;
-  /** By what the time line tells sessions apart. */
+  /** What the timeline groups sessions by. */
   by: TimelineBy;
   mode: Mode;
   levels: LevelChoice;
@@ -42,14 +42,14 @@ export interface View {
   areWhole: boolean;
   /** Root at the top. */
   icicle: boolean;
-  /** All of it without one. Another flame graph begins without. */
+  /** Null = all of it. Another flame graph begins without. */
   zoom: Zoom | null;
   search: string;
   orders: Map<TableName, Order>;
   latency: LatencyWords;
 }
 
-/** Behind a column: the other way round. */
+/** Follows a column: in reverse. */
 const REVERSED = ".reversed";
 
 export function usualView(of: Recording): View {
@@ -85,7 +85,7 @@ export function written(of: Recording, view: View): string {
   return parts.toString();
 }
 
-/** The view of a fragment; what it does not know it leaves out. */
+/** The view of a fragment; unknown parts are ignored. */
 export function read(of: Recording, fragment: string): View {
   const parts = new URLSearchParams(fragment.replace(/^#/, ""));
   const view = usualView(of);
@@ -110,7 +110,7 @@ export function read(of: Recording, fragment: string): View {
   return view;
 }
 
-/** A bucket of the histogram; null for what is none. */
+/** A bucket of the histogram; null if it is not one. */
 function readRange(parts: URLSearchParams): Range | null {
   const [, from, to] = /^(\d{1,16})-(\d{1,16})$/.exec(parts.get("latency_us") ?? "") ?? [];
   const range = rangeOf(Math.log2(Number(to)));

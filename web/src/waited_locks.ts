@@ -1,26 +1,26 @@
-// Locks of the server's lock table for which blocked sessions waited: what looks at it stand for, held to the blocked time that is
-// chosen, by the rule of the report.
+// Locks of the server's lock table that blocked sessions waited for: what looks at it stand for, limited to the chosen blocked time, by the
+// rule of the report.
 
 import type { Recording } from "./data.ts";
 import { chosen, type Filter } from "./filter.ts";
 import { Numbers } from "./pairs.ts";
 import { NO_NODE } from "./paths.ts";
 
-/** A part of blocked time: that which was spent waiting for a lock. */
+/** The part of blocked time that was spent waiting for a lock. */
 export interface LockShare {
-  /** Its place among the names; that of those that found none is OTHERS. */
+  /** Its index among the names; OTHERS for those without a place there. */
   lock: number;
   sessions: number;
   ns: number;
 }
 
-/** The first name: of the locks that found no place in the page. */
+/** The first name: that of the locks for which the page had no room. */
 export const OTHERS = 0;
 
 /** A waiter is a session in a wait event and a statement. */
 export class WaitedLocks {
   private readonly waiters = new Numbers();
-  /** For each cell of the locks, and of the causes, its waiter; NO_NODE where nobody looked for locks. */
+  /** For each cell of the locks, and of the causes, its waiter; NO_NODE if nobody looked for locks. */
   private readonly ofLocks: Int32Array;
   private readonly ofCauses: Int32Array;
 
@@ -34,7 +34,7 @@ export class WaitedLocks {
     this.ofCauses = Int32Array.from({ length: causes.rows }, (_, row) => waiter(causes, row));
   }
 
-  /** For each wait event those of the chosen time, that with the most first; `takes` says which causes are chosen. */
+  /** For each wait event the shares in the chosen time, the largest first; `takes` says which causes are chosen. */
   shares(filter: Filter, takes: Uint8Array): Map<number, LockShare[]> {
     const { of, ofCauses, ofLocks, waiters } = this;
     const { causes, locks } = of;

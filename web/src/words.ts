@@ -2,7 +2,7 @@
 
 import type { Recording } from "./data.ts";
 
-/** Foreign text as it can be shown: what would reorder a line, hide in it or control anything is a question mark. */
+/** Foreign text that is safe to show: what would reorder a line, hide in it or control anything is a question mark. */
 export function shown(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Cn}\p{Co}]/gu, "?");
 }
@@ -12,7 +12,7 @@ export function oneLine(text: string): string {
   return shown(text.replace(/\s+/gu, " ").trim());
 }
 
-/** A name, or what stands for none. */
+/** A name, or a placeholder for none. */
 export function nameOr(text: string): string {
   return text === "" ? "[none]" : shown(text);
 }
@@ -22,7 +22,7 @@ export function seconds(ns: number): string {
   return (Math.floor((ns + 500_000) / 1_000_000) / 1_000).toFixed(3);
 }
 
-/** An amount in a table: a dash for none, so that zero and less than a millisecond differ. */
+/** An amount in a table: a dash for zero, so that it differs from less than a millisecond. */
 export function cell(of: Recording, ns: number): string {
   if (ns === 0) return "–";
   return of.are_times ? seconds(ns) : String(ns);
@@ -33,7 +33,7 @@ export function amount(of: Pick<Recording, "are_times" | "unit">, ns: number): s
   return of.are_times ? `${seconds(ns)} s` : `${ns} ${of.unit}`;
 }
 
-/** A time in the unit that suits it, three digits: 870 ns, 12.3 us, 1.23 ms, 45.6 s. */
+/** A time in a suitable unit, three digits: 870 ns, 12.3 us, 1.23 ms, 45.6 s. */
 export function duration(ns: number): string {
   if (ns < 1000) return `${ns} ns`;
   const [unit, length] = ns < 1e6 ? ["us", 1e3] : ns < 1e9 ? ["ms", 1e6] : ["s", 1e9];
@@ -61,7 +61,7 @@ export function counted(count: number, what: string): string {
   return `${count} ${what}${count === 1 ? "" : "s"}`;
 }
 
-/** A moment as the command line takes it: a time of day in UTC, or seconds since the recording began. */
+/** A moment as the command line accepts it: a time of day in UTC, or seconds since the recording began. */
 export function moment(of: Recording, second: number): string {
   if (of.clock === "utc") {
     const date = new Date(second * 1000);
@@ -70,7 +70,7 @@ export function moment(of: Recording, second: number): string {
   return String(second - Math.floor(of.start_us / 1e6));
 }
 
-/** The second of such a moment; null when it is none. */
+/** The second of such a moment; null if it is not one. */
 export function secondOf(of: Recording, text: string): number | null {
   const sinceEpoch = of.clock === "utc" ? Date.parse(text) : Number.NaN;
   if (!Number.isNaN(sinceEpoch)) return Math.floor(sinceEpoch / 1000);

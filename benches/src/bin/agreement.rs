@@ -1,8 +1,8 @@
-//! `agreement`: the sampled tier held against the exact one, recorded at the same time, as Markdown on standard output.
+//! `agreement`: compares the sampled tier with the exact one, recorded at the same time, as Markdown on standard output.
 //!
-//! Loads that differ in what their sessions wait for, with few and many clients, on the servers that are given. Each wait event and
-//! state that has 1 % of DB time is a line: what both tiers say, the 95 % interval of the sampled number, and whether the two
-//! agree. Kernel accounting makes the sums of each state group equal; what can differ is how samples split them.
+//! Loads differ in what their sessions wait for; each runs with few and many clients, on the given servers. Each wait event and state with
+//! at least 1 % of DB time is a line: what both tiers say, the 95 % interval of the sampled number, and whether the two agree. Kernel
+//! accounting makes the sums of each state group equal; what can differ is how samples split them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,14 +22,14 @@ use tempfile::TempDir;
 
 /// The share of DB time that a line needs.
 const LEAST_SHARE: f64 = 0.01;
-/// What counts as equal, whatever the samples' interval is.
+/// Differences up to this count as none, whatever the samples' interval is.
 const TOLERANCE: f64 = 0.03;
 /// Between the start of the load and that of the recorders, and after their end.
 const MARGIN_S: u64 = 3;
 const RATE_HZ: u32 = 99;
 const SECOND_US: i64 = 1_000_000;
 
-/// Hold the sampled tier against the exact one.
+/// Compare the sampled tier with the exact one.
 #[derive(Debug, Parser)]
 #[command(name = "agreement", max_term_width = 100)]
 struct Arguments {
@@ -61,7 +61,7 @@ enum Load {
     CachedReads,
     /// Single rows from the disk.
     ColdReads,
-    /// A table larger than the server's buffers from the page cache; from 18 I/O workers read it.
+    /// A table larger than the server's buffers, from the page cache; from 18 on I/O workers read it.
     Scans,
     /// All clients want the same row.
     Locks,
@@ -92,7 +92,7 @@ impl Load {
         }
     }
 
-    /// Of pgbench, its variables as in its manual.
+    /// The pgbench script, with variables as in pgbench's manual.
     fn script(self) -> &'static str {
         match self {
             Load::TpcB => {
@@ -128,7 +128,7 @@ impl Load {
     }
 }
 
-/// A wait event in a state, and how much.
+/// How much time there was by wait event and state.
 type Cells = BTreeMap<(String, &'static str), Cell>;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -137,7 +137,7 @@ struct Cell {
     samples: u64,
 }
 
-/// What one tier says of the seconds that both have.
+/// What one tier says about the seconds that both have.
 struct Said {
     cells: Cells,
     torn: i64,
@@ -222,7 +222,7 @@ fn pgbench(cluster: &Cluster) -> Result<Command> {
     Ok(command)
 }
 
-/// Both tiers at once, beside the load.
+/// Records with both tiers at once, under the load.
 fn record(cluster: &Cluster, dbtime: &Path, load: Load, clients: u32, seconds: u64) -> Result<(Said, Said)> {
     let home = TempDir::with_prefix("dbtime-bench-")?;
     let script = home.path().join("load.sql");
@@ -258,7 +258,7 @@ fn record(cluster: &Cluster, dbtime: &Path, load: Load, clients: u32, seconds: u
     running.wait()?;
     let [sampled, exact] = paths.map(|path| Recording::open(&path));
     let (sampled, exact) = (sampled?, exact?);
-    // Whole seconds that both have, but the first and the last of them.
+    // Whole seconds that both have, except the first and the last.
     let (of_one, of_other) = (seconds_of(&sampled), seconds_of(&exact));
     let first = of_one.0.max(of_other.0) + SECOND_US;
     let last = of_one.1.min(of_other.1) - SECOND_US;
@@ -303,7 +303,7 @@ fn seconds_of(recording: &Recording) -> (i64, i64) {
         })
 }
 
-/// What clients' sessions did but wait for their next command.
+/// What client sessions did, except waiting for their next command.
 fn said(recording: &Recording, first: i64, last: i64) -> Said {
     let clients: Vec<SessionId> = rows::<SessionRow>(recording)
         .into_iter()

@@ -1,9 +1,8 @@
-//! `import_functions`: how fast traces of the kernel's functions are read, beside `grep -c` and `wc -l` on the same file, as
-//! Markdown.
+//! `import_functions`: how fast traces of kernel functions are read, compared with `grep -c` and `wc -l` on the same file, as Markdown.
 //!
-//! All run in turn, as processes of their own on one CPU. grep runs twice: the second one is the control. What is read is a
-//! trace of function_graph, repeated, each time right behind the time before: once until it is large enough to take times,
-//! and once much larger, to see that memory does not grow. A benchmark asserts nothing about time.
+//! All run in turn, as separate processes on one CPU. grep runs twice: the second one is the control. The input is a function_graph trace,
+//! repeated, each time with times right after those before: once until it is large enough to be timed, and once much larger, to see that
+//! memory does not grow. A benchmark asserts nothing about time.
 
 #[path = "../child.rs"]
 mod child;
@@ -23,7 +22,7 @@ use dbtime::output::{say, to_stdout};
 struct Arguments {
     /// Text of function_graph with moments (option funcgraph-abstime) [default: two calls of the tests of the importer]
     file: Option<PathBuf>,
-    /// Size of the file of which times are taken, MB
+    /// Size of the file that is timed, MB
     #[arg(long, default_value_t = 200)]
     megabytes: u64,
     /// Size of the file that is read once for its memory, MB
@@ -94,7 +93,7 @@ fn compare(arguments: &Arguments) -> Result<()> {
     to_stdout(|out| out.write_all(page.as_bytes()))
 }
 
-/// Writes the text again and again until it is about so long; how many lines that were.
+/// Writes the text repeatedly until it is about this long; returns the number of lines.
 fn make(path: &Path, text: &str, bytes: u64) -> Result<u64> {
     let moments = || text.lines().filter_map(moment).map(|(us, _)| us);
     let first = moments().min().context("no line begins with a moment")?;
@@ -120,7 +119,7 @@ fn make(path: &Path, text: &str, bytes: u64) -> Result<u64> {
     Ok(lines)
 }
 
-/// `   20.949637 | …`: microseconds, and what stands behind them.
+/// `   20.949637 | …`: microseconds, and what follows them.
 fn moment(line: &str) -> Option<(u64, &str)> {
     let (seconds, behind) = line.split_once('.')?;
     let (fraction, _) = behind.split_at_checked(6)?;

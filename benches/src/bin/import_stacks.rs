@@ -1,8 +1,8 @@
-//! `import_stacks FILE…`: how fast `dbtime import` reads output of `perf script`, beside inferno-collapse-perf, as Markdown.
+//! `import_stacks FILE…`: how fast `dbtime import` reads `perf script` output, compared with inferno-collapse-perf, as Markdown.
 //!
-//! All read the same file, one after the other in turn, as processes of their own on one CPU. inferno is the library from
-//! crates.io, called with the options of its command and one thread, and writes folded stacks to a file; dbtime reads the
-//! file into rows, and in a run of its own writes the recording too. A benchmark asserts nothing about time.
+//! All read the same file in turn, as separate processes on one CPU. inferno is the library from crates.io, called with the options of its
+//! command and one thread, and writes folded stacks to a file; dbtime reads the file into rows, and in a separate run writes the recording
+//! too. A benchmark asserts nothing about time.
 
 #[path = "../child.rs"]
 mod child;

@@ -1,8 +1,8 @@
-//! `import_traces`: how fast Oracle SQL traces are read, beside `grep -c WAIT` and `wc -l` on the same file, as Markdown.
+//! `import_traces`: how fast Oracle SQL traces are read, compared with `grep -c WAIT` and `wc -l` on the same file, as Markdown.
 //!
-//! All run in turn, as processes of their own on one CPU. grep runs twice: the second one is the control. The trace is made
-//! anew unless one is given. Where there is Perl, the rules of parsetrc.pl in that language are a peer too; it takes so long that it
-//! runs once. A benchmark asserts nothing about time.
+//! All run in turn, as separate processes on one CPU. grep runs twice: the second one is the control. The trace is generated unless one is
+//! given. If there is Perl, the rules of parsetrc.pl in that language are a peer too; it takes so long that it runs once. A benchmark
+//! asserts nothing about time.
 
 #[path = "../child.rs"]
 mod child;
@@ -23,21 +23,21 @@ const PARSETRC_RULES: &str = include_str!("../parsetrc_rules.pl");
 
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// A trace [default: one that is made]
+    /// A trace [default: a generated one]
     file: Option<PathBuf>,
-    /// parsetrc.pl, if it is at hand: it is no part of this project
+    /// parsetrc.pl, if you have it: it is not part of this project
     #[arg(long)]
     parsetrc: Option<PathBuf>,
-    /// Size of the trace that is made, MB
+    /// Size of the generated trace, MB
     #[arg(long, default_value_t = 1_000)]
     megabytes: u64,
-    /// What the trace that is made is full of
+    /// What the generated trace is full of
     #[arg(long, value_enum, default_value_t = Shape::Reads)]
     shape: Shape,
-    /// Statements of such a trace, at most
+    /// Most statements in such a trace
     #[arg(long, default_value_t = 300_000)]
     statements: u64,
-    /// Only make the trace, here
+    /// Only generate the trace, here
     #[arg(long)]
     make: Option<PathBuf>,
     /// Runs of each

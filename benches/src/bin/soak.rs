@@ -1,11 +1,10 @@
-//! `soak`: what a recording that goes on for days takes on disk and in memory, by an accelerated clock.
+//! `soak`: how much disk and memory a recording that runs for days takes, with an accelerated clock.
 //!
-//! The whole minutes of a recording are written again and again, each time later, as `dbtime record --resolution` writes them: the
-//! same windows, the same writer, a segment a minute, every hour one file of them. Sessions that began in that time are others each
-//! time, and no amount is what it was: those of a second become more or less by the same part, so that what is about equal in a real
-//! recording (the time that passed for each session, the parts of single samples) is so here. Stacks are those of the recording:
-//! what more of them a day has is not in it.
-//! Collecting itself is not in it: what that costs, the `meta.json` of the recording says.
+//! The whole minutes of a recording are written again and again, with later times, as `dbtime record --resolution` writes them: the same
+//! windows, the same writer, a segment a minute, merged into one file every hour. Sessions that began during the recording are different
+//! ones each time, and all amounts change: those of a second grow or shrink by the same factor, so that what is about equal in a real
+//! recording (the time that passed for each session, the parts of single samples) stays so. Stacks are those of the recording; the
+//! additional ones that a day has are missing. Collecting itself is not included: its cost is in the `meta.json` of the recording.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -129,7 +128,7 @@ fn take<T: Table>(recording: &Recording, rows: &mut Vec<T>) -> Result<()> {
     }
 }
 
-/// Sessions that come and go.
+/// Sessions that began during the recording.
 fn begun_meanwhile(minute: &Rows, meta: &Meta) -> BTreeSet<SessionId> {
     let begun = minute
         .sessions
@@ -138,7 +137,7 @@ fn begun_meanwhile(minute: &Rows, meta: &Meta) -> BTreeSet<SessionId> {
     begun.map(|session| session.id).collect()
 }
 
-/// What stands in the minute that begins then.
+/// The rows of the minute that begins then.
 fn within(recorded: &Rows, begin: i64) -> Rows {
     fn of<T: Timed + Clone>(rows: &[T], begin: i64) -> Vec<T> {
         let is_in = |row: &&T| (begin..begin + MINUTE_US).contains(&row.time());
@@ -154,7 +153,7 @@ fn within(recorded: &Rows, begin: i64) -> Rows {
     }
 }
 
-/// The minute, for the so many-th time.
+/// The minute, as repeated in this round.
 fn later(minute: &Rows, round: i64, round_us: i64, begun: &BTreeSet<SessionId>) -> Rows {
     let mut rows = minute.clone();
     let us = round * round_us;
@@ -184,7 +183,7 @@ fn later(minute: &Rows, round: i64, round_us: i64, begun: &BTreeSet<SessionId>) 
     rows
 }
 
-/// No two rounds are equal, and what is equal would take no room: up to an eighth more or less.
+/// Up to an eighth more or less: no two real rounds are equal, and equal ones would take no space.
 fn noisy(amount: u64, time: i64, round: i64) -> u64 {
     let seed = time.unsigned_abs().rotate_left(32) ^ round.unsigned_abs();
     let factor = 0.875 + 0.25 * fastrand::Rng::with_seed(seed).f64();

@@ -1,5 +1,5 @@
-//! What a session was that ended before it could be asked: what others are that have the same numbers in their memory, and have
-//! named themselves, before or soon after.
+//! Names sessions that ended before they could be inspected, by others that have the same numbers in their memory and whose names
+//! were read before or soon after.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,29 +7,29 @@ use dbtime_model::{BackendType, SessionRow};
 
 use crate::postgres::title::Title;
 
-/// Pairs of user and database that are remembered.
+/// Maximum number of remembered pairs of user and database.
 const MOST: usize = 10_000;
-/// Rows of sessions that wait for one that is alike.
+/// Maximum number of rows that wait for a session like theirs.
 const MOST_WAITING: usize = 10_000;
-/// How long they wait. A server whose sessions all end before they can be asked has none that names itself.
+/// How long they wait. On a server whose sessions all end before they can be inspected, no name ever comes.
 const PATIENCE_NS: u64 = 2_000_000_000;
 
-/// What a process says of itself in numbers: the kind of process it is, and what is equal for all of the same user and database.
+/// What a process says about itself in numbers: its kind, and a value that is the same for all processes of a user and database.
 pub(crate) type Numbers = (u32, u64);
 
-/// See the module. What two have said differently is not known.
+/// See the module. Where two sessions disagree, the answer is unknown.
 #[derive(Debug, Default)]
 pub(crate) struct Alike {
     types: HashMap<u32, Option<BackendType>>,
     /// User and database.
     owners: HashMap<Numbers, Option<(String, String)>>,
-    /// Sessions that have ended, and until when they wait for a name: while the recorder gets no CPU beside many busy processes,
-    /// the first ones end before any has been asked.
+    /// Sessions that have ended, and until when they wait for a name: when many busy processes keep the recorder off the CPU, the
+    /// first sessions end before any has been inspected.
     waiting: VecDeque<(u64, Numbers, SessionRow)>,
 }
 
 impl Alike {
-    /// A session of these numbers has this title.
+    /// Notes that a session with these numbers has this title.
     pub(crate) fn learn(&mut self, numbers: Numbers, title: &Title) {
         if title.backend_type.0 == BackendType::UNKNOWN {
             return;
@@ -41,7 +41,7 @@ impl Alike {
         if of_type.as_ref() != Some(&title.backend_type) {
             *of_type = None;
         }
-        // Whose it is may be told by nobody: names with spaces.
+        // The title may not say whose it is: names with spaces.
         if title.user.is_empty() || self.owners.len() >= MOST && !self.owners.contains_key(&numbers) {
             return;
         }
@@ -52,7 +52,7 @@ impl Alike {
         }
     }
 
-    /// What the title of a session of these numbers must have told.
+    /// What the title of a session with these numbers must have said.
     pub(crate) fn title(&self, numbers: Numbers) -> Option<Title> {
         let backend_type = self.types.get(&numbers.0)?.clone()?;
         let (user, database) = self.owners.get(&numbers).cloned().flatten().unwrap_or_default();
@@ -65,13 +65,13 @@ impl Alike {
         })
     }
 
-    /// Keeps the row of a session of these numbers that has ended without a name.
+    /// Keeps the row of a session with these numbers that has ended without a name.
     pub(crate) fn wait(&mut self, numbers: Numbers, row: SessionRow, now: u64) {
         self.waiting.push_back((now + PATIENCE_NS, numbers, row));
     }
 
-    /// The rows that need not wait any longer, in the order in which they came: those that have a name now, those that have waited
-    /// long enough, and those beyond what is kept.
+    /// The rows that need not wait any longer, in order of arrival: those that have a name now, those that have waited long
+    /// enough, and those beyond the limit.
     pub(crate) fn take_rows(&mut self, now: u64) -> Vec<SessionRow> {
         let mut taken = Vec::new();
         let too_many = self.waiting.len().saturating_sub(MOST_WAITING);
@@ -115,9 +115,9 @@ mod tests {
             (&*told.backend_type.0, &*told.user, &*told.client),
             ("client backend", "bob", "")
         );
-        // Somebody else's.
+        // Another owner's.
         assert_eq!(alike.title((4, 8)).expect("its type is known").user, "");
-        // Two that are not the same say nothing of a third.
+        // Two that differ say nothing about a third.
         alike.learn((5, 7), &title("parallel worker", "bob"));
         alike.learn((5, 7), &title("logical replication worker", "bob"));
         assert_eq!(alike.title((5, 7)), None);

@@ -1,4 +1,4 @@
-//! What may be used up: so much at once, and so much of every second after that.
+//! A token bucket: an amount that can be used at once, refilled at a fixed rate per second.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
-    /// Nothing of it is used at this moment.
+    /// A full allowance at this moment.
     pub(crate) fn new(most: f64, a_second: f64, now: Instant) -> Allowance {
         Allowance {
             most,
@@ -22,7 +22,7 @@ impl Allowance {
         }
     }
 
-    /// What is left at this moment; below zero, where more was used than there was.
+    /// What is left at this moment; negative if more was used than was left.
     pub(crate) fn left(&mut self, now: Instant) -> f64 {
         let passed = now.saturating_duration_since(self.looked).as_secs_f64();
         self.looked = self.looked.max(now);
@@ -30,7 +30,7 @@ impl Allowance {
         self.left
     }
 
-    /// So much was used.
+    /// Takes this much, even if less is left.
     pub(crate) fn use_up(&mut self, amount: f64) {
         self.left -= amount;
     }
@@ -51,7 +51,7 @@ mod tests {
         for (seconds, left) in [(0, -30.0), (10, -10.0), (15, 0.0), (40, 50.0), (4_000, 100.0)] {
             assert_eq!(allowance.left(after(seconds)), left, "after {seconds} s");
         }
-        // A clock that goes back gives nothing.
+        // A clock that goes backwards adds nothing.
         assert_eq!(allowance.left(after(20)), 100.0);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A thread that waits notices within this time that it is to stop, however long it waits.
+/// A waiting thread notices within this time that it has to stop, however long its wait.
 pub(crate) const NOTICES_STOP: Duration = Duration::from_millis(100);
 
 /// The relation of the two clocks at the start of a recording. It is kept for the whole recording, so that a step of
@@ -16,7 +16,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn start() -> Clock {
-        // Taken between two readings of the other clock: the middle is right to a microsecond.
+        // Taken between two readings of the other clock: their middle is accurate to a microsecond.
         let before = monotonic_ns();
         let wall = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -37,17 +37,17 @@ impl Clock {
         (i128::from(monotonic_ns) + self.offset_ns) as i64
     }
 
-    /// The moment of CLOCK_MONOTONIC at so many microseconds since the Unix epoch, nanoseconds.
+    /// Converts microseconds since the Unix epoch to CLOCK_MONOTONIC, nanoseconds.
     pub(crate) fn monotonic_at(self, wall_us: i64) -> u64 {
         u64::try_from(i128::from(wall_us) * 1_000 - self.offset_ns).unwrap_or(0)
     }
 
-    /// Start of the second in which the moment lies, microseconds since the Unix epoch.
+    /// Start of the second that contains this moment, microseconds since the Unix epoch.
     pub(crate) fn second_us(self, monotonic_ns: u64) -> i64 {
         self.wall_us(monotonic_ns).div_euclid(1_000_000) * 1_000_000
     }
 
-    /// Moment at which the next whole second of the wall clock begins.
+    /// When the next whole second of the wall clock begins.
     pub(crate) fn next_second(self, monotonic_ns: u64) -> u64 {
         const SECOND: i128 = 1_000_000_000;
         let wall = i128::from(monotonic_ns) + self.offset_ns;
@@ -63,8 +63,8 @@ pub(crate) fn monotonic_ns() -> u64 {
 /// Nanoseconds of a tick of /proc/PID/stat.
 pub(crate) const TICK_NS: u64 = 10_000_000;
 
-/// The moment of CLOCK_MONOTONIC at so many ticks of /proc/PID/stat, whose clock goes on while the host is suspended; too early by the
-/// time for which it was suspended since then.
+/// Converts ticks of /proc/PID/stat to CLOCK_MONOTONIC, nanoseconds. The clock of ticks keeps running while the host is suspended: the
+/// result is too early by the time that the host was suspended since then.
 pub(crate) fn monotonic_at_tick(ticks: u64) -> u64 {
     let suspended_ns = now_ns(libc::CLOCK_BOOTTIME).saturating_sub(monotonic_ns());
     ticks.saturating_mul(TICK_NS).saturating_sub(suspended_ns)

@@ -1,4 +1,4 @@
-//! A process that is to read what others wrote, and may do next to nothing else.
+//! Confines a process that reads untrusted input: it may do next to nothing else.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
 use crate::priority;
 
-/// System calls that are left: reading open files, memory, messages through the one socket, an end.
+/// System calls that stay allowed: reading open files, memory, messages through the one socket, exiting.
 const CALLS: [libc::c_long; 34] = [
     libc::SYS_brk,
     libc::SYS_clock_gettime,
@@ -49,15 +49,15 @@ const CALLS: [libc::c_long; 34] = [
     libc::SYS_tgkill,
 ];
 
-/// Confines this process for the rest of its life: it ends with the process that started it; has no files but this socket; so
-/// much more memory than now, in bytes; no priority above the usual one; no signals; no capability, and no way to get one; no
-/// system calls but those named above.
+/// Confines this process for the rest of its life: it dies with the process that started it; has no files but this socket;
+/// `memory` more bytes of address space than now; no raised priority; no signals; no capabilities, and no way to get any; no
+/// system calls but those listed above.
 ///
 /// # Errors
-/// Something of that cannot be had.
+/// One of these restrictions cannot be set up.
 pub(crate) fn enter(socket: &OwnedFd, parent: Pid, memory: u64) -> io::Result<()> {
     block_signals()?;
-    // What a hostile file makes it compute is not to stand before the database.
+    // What a hostile file makes it compute must not take precedence over the database.
     priority::give_up()?;
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     if rustix::process::getppid() != Some(parent) {
@@ -94,7 +94,7 @@ pub(crate) fn enter(socket: &OwnedFd, parent: Pid, memory: u64) -> io::Result<()
     seccompiler::apply_filter(&program).map_err(io::Error::other)
 }
 
-/// Signals of the terminal go to all processes of a command: what is to be done about them its first one decides.
+/// Signals of the terminal go to all processes of a command: its first process decides what to do about them.
 fn block_signals() -> io::Result<()> {
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: the set is initialised by the first call and only read by the second.
@@ -122,8 +122,8 @@ fn close_all_but(socket: &OwnedFd) -> io::Result<()> {
     let kept = socket.as_raw_fd().unsigned_abs();
     for (first, last) in [(0, kept.checked_sub(1)), (kept + 1, Some(u32::MAX))] {
         let Some(last) = last else { continue };
-        // SAFETY: this is the copy of a process that shares no descriptors with it; none of what is closed is used by what
-        // runs from here on.
+        // SAFETY: this is a forked process that shares no descriptors with its parent; nothing that runs from here on uses
+        // what is closed.
         if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } != 0 {
             return Err(io::Error::last_os_error());
         }

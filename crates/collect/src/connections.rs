@@ -7,9 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::process;
 
-/// Bytes of a list that are read at most: a host with more connections is not looked through to the end.
+/// Maximum bytes read of a list: on a host with more connections, the rest is ignored.
 const MOST_BYTES: u64 = 32 << 20;
-/// Descriptors of one process that are looked at.
+/// Maximum number of descriptors of one process looked at.
 const MOST_FILES: usize = 10_000;
 /// `TCP_ESTABLISHED` (include/net/tcp_states.h).
 const ESTABLISHED: &str = "01";
@@ -22,7 +22,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// The same, as the other end sees it. Where an address is translated on the way it is another one.
+    /// The same connection as the other end sees it, unless an address is translated on the way.
     pub(crate) fn reversed(self) -> Connection {
         Connection {
             local: self.remote,
@@ -31,19 +31,19 @@ impl Connection {
     }
 }
 
-/// What a process has, and what its network namespace has.
+/// The connections of a process, and which of them stay in its network namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     /// Of the process itself.
     pub(crate) own: Vec<Connection>,
-    /// Those of its own whose other end is in the same network namespace, by whatever process.
+    /// Those of its own whose other end is in the same network namespace, in whatever process.
     pub(crate) within: Vec<Connection>,
-    /// It has sockets that could be looked at.
+    /// It has sockets, and they could be read.
     pub(crate) is_seen: bool,
 }
 
 impl Connections {
-    /// Of a process, as far as it can be seen.
+    /// Those of a process, as far as they can be seen.
     pub(crate) fn of(pid: u32) -> Connections {
         let sockets = sockets(pid);
         if sockets.is_empty() {
@@ -91,7 +91,7 @@ fn sockets(pid: u32) -> HashSet<u64> {
         .collect()
 }
 
-/// A line of such a list, and the inode of the socket; none for what is no connection.
+/// Parses a line of such a list: the connection and its socket's inode; None if it is not an established one.
 fn parse(line: &str) -> Option<(Connection, u64)> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     let (local, remote, state) = (fields.next()?, fields.next()?, fields.next()?);
@@ -105,7 +105,7 @@ fn parse(line: &str) -> Option<(Connection, u64)> {
     Some((connection, fields.nth(5)?.parse().ok()?))
 }
 
-/// `0100007F:1771`: words of the address as they lie in memory, and the port.
+/// `0100007F:1771`: the address as words in native byte order, and the port.
 fn address(text: &str) -> Option<SocketAddr> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -117,7 +117,7 @@ fn address(text: &str) -> Option<SocketAddr> {
             for (place, four) in bytes.chunks_exact_mut(4).enumerate() {
                 four.copy_from_slice(&word(place)?.to_ne_bytes());
             }
-            // A socket that takes both has the address of the other kind in its own.
+            // A dual-stack socket shows IPv4 addresses mapped into IPv6.
             IpAddr::V6(Ipv6Addr::from(bytes)).to_canonical()
         }
         _ => return None,
@@ -136,7 +136,7 @@ mod tests {
         let listeners = [
             ("127.0.0.1:0", "127.0.0.1"),
             ("[::1]:0", "::1"),
-            // Takes clients of both kinds.
+            // Accepts clients of both kinds.
             ("[::]:0", "127.0.0.1"),
         ];
         for (at, host) in listeners {

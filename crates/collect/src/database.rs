@@ -1,5 +1,5 @@
-//! What a collector must know of a database: whose processes are its sessions, where each keeps its wait event, and what the
-//! numbers mean. One implementation per kind of database.
+//! What a collector must know about a database: which processes are its sessions, where each keeps its wait event, and what the numbers
+//! mean. One implementation per kind of database.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use crate::postgres::{Connect, LockFunctions};
 use crate::session::Role;
 use crate::statements::StatementText;
 
-/// Where a session says what it is doing: addresses in its own memory.
+/// Where a session publishes what it is doing: addresses in its own memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum WaitSource {
     /// Nowhere.
     #[default]
     None,
-    /// Of a pointer to the 32-bit wait event; and where it says what it executes.
+    /// Address of a pointer to the 32-bit wait event; and where the session publishes what it executes.
     Pointer {
         event: u64,
         status: Option<StatusRecord>,
         locks: Option<LockList>,
         routines: Option<RoutineList>,
     },
-    /// Of the 32-bit number of an event, of another number that is above 0 while the session does not wait, and of the
-    /// 32-bit hash of its statement (0 = there is none).
+    /// Addresses of the 32-bit number of an event, of a number that is above 0 while the session is not waiting, and of the 32-bit hash
+    /// of its statement (0 = none).
     Numbers { event: u64, on_cpu: u64, statement: u64 },
 }
 
@@ -47,14 +47,14 @@ pub enum Texts {
     Full,
 }
 
-/// Where a session says what it executes: in a record to which a pointer at an address of its memory points, so many bytes
-/// behind its begin. A pointer of 0 = there is no record yet.
+/// Where a session publishes what it executes: a record to which a pointer in its memory points; the 16-bit fields are byte offsets into
+/// it. While the pointer is 0, there is no record yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StatusRecord {
     pub(crate) pointer: u64,
     /// Of the 64-bit id of the statement; 0 = there is none.
     pub(crate) statement: u16,
-    /// Of the 64-bit id of the plan by which it executes that; 0 = there is none.
+    /// Of the 64-bit id of the plan by which it is executed; 0 = there is none.
     pub(crate) plan: u16,
     /// Of the 32-bit state of the session.
     pub(crate) session_state: u16,
@@ -65,32 +65,32 @@ pub(crate) struct StatusRecord {
     pub(crate) kind: u16,
     /// Of 64 bits that are equal for sessions of the same user in the same database.
     pub(crate) whose: u16,
-    /// Of the address of the text, whose fingerprint stands for an id that is 0; 0 = none does.
+    /// Of the address of the text, whose fingerprint replaces an id that is 0; 0 = none does.
     pub(crate) text: u16,
-    /// The database gives ids: of the texts that have none only those of utility statements stand for one.
+    /// The database assigns ids: where one is missing, only the text of a utility statement replaces it.
     pub(crate) gives_ids: bool,
     /// Of the moment at which the statement with this text began, 64 bits.
     pub(crate) since: u16,
-    /// Of the address of the text, of which the comment is told.
+    /// Of the address of the text whose comment is reported.
     pub(crate) comment: u16,
-    /// Bytes of a text that are shown there at most: of one as long as that the end may be missing.
+    /// Maximum bytes of a text there: one of that length may be truncated.
     pub(crate) most_text: u32,
-    /// Address of a pointer to the text as it was sent, which the session has for itself; 0 = not known.
+    /// Address of a pointer to the session's own copy of the text as it was sent; 0 = not known.
     pub(crate) whole_text: u64,
 }
 
-/// Where a session lists the internal locks that it has: addresses in its own memory.
+/// Where a session lists the internal locks that it holds: addresses in its own memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LockList {
     /// Of their 32-bit number.
     pub(crate) count: u64,
-    /// Of the list: each has the address of the lock, which begins with its 16-bit kind, and 32 bits that say how it is had.
+    /// Of the list: each entry has the address of the lock, which begins with its 16-bit kind, and 32 bits for the mode it is held in.
     pub(crate) list: u64,
-    /// Those of pages.
+    /// The locks of pages.
     pub(crate) pages: Option<PageLocks>,
 }
 
-/// Where the locks of pages are, one for each buffer: bpf/page_locks.bpf.h.
+/// Where the locks of pages are, one per buffer: bpf/page_locks.bpf.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PageLocks {
     /// Address of the first.
@@ -99,45 +99,45 @@ pub(crate) struct PageLocks {
     pub(crate) count: u32,
     /// Bytes from one to the next.
     pub(crate) step: u16,
-    /// So many bytes before each of them stands which page it is.
+    /// How many bytes before each of them its page is identified.
     pub(crate) offset: u16,
 }
 
-/// Where a session lists the functions of a procedural language that it is in: bpf/routines.bpf.h.
+/// Where a session lists the procedural-language functions that it is in: bpf/routines.bpf.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RoutineList {
     /// Address of a pointer to the list.
     pub(crate) contexts: u64,
-    /// In a function, of its 32-bit id.
+    /// Offset of its 32-bit id, in a function.
     pub(crate) id: u16,
-    /// In the state of its execution, of the address of the statement it is at.
+    /// Offset of the address of its current statement, in its execution state.
     pub(crate) statement: u16,
 }
 
-/// A function of a procedural language that a session is in.
+/// A procedural-language function that a session is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct RawRoutine {
-    /// Where the session has its description.
+    /// Where the session keeps its description.
     pub(crate) function: u64,
     /// As the database numbers it; 0 = it has none.
     pub(crate) id: u32,
-    /// It is at this line of it; 0 = at none.
+    /// The line that the session is at; 0 = none.
     pub(crate) line: u32,
 }
 
-/// What a session says it executes, as it was read.
+/// What a session publishes about what it executes, as it was read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Executing {
     /// Id of the statement; 0 = not known, or none.
     pub(crate) statement: u64,
-    /// The plan of it; 0 = the session says none, or that is not known.
+    /// Its plan; 0 = the session gives none, or it is not known.
     pub(crate) plan: i64,
     /// As the database numbers it ([`WaitNames::session_state`]); 0 = not known.
     pub(crate) session_state: u32,
 }
 
 impl WaitSource {
-    /// Of a session that has a wait event which is not to be trusted: every look at it fails, and is counted.
+    /// For a session whose wait event cannot be trusted: every read of it fails, and is counted.
     pub(crate) const UNREADABLE: WaitSource = WaitSource::Numbers {
         event: 0,
         on_cpu: 0,
@@ -145,27 +145,27 @@ impl WaitSource {
     };
 }
 
-/// Of [`WaitSource::Numbers`]: the session waits in the event of the other bits.
+/// Flag of [`WaitSource::Numbers`]: the session waits, in the event that the other bits give.
 pub(crate) const NUMBERED: u32 = dbt_wait_mark::WAIT_NUMBERED.0;
-/// What was read is too large for a number.
+/// What was read is too large for an event number.
 pub(crate) const NO_NUMBER: u32 = dbt_wait_mark::WAIT_NO_NUMBER.0;
 
-/// What the numbers of a database mean that its sessions have in memory: wait events and states.
+/// What the numbers in the memory of a database's sessions mean: wait events and states.
 pub(crate) trait WaitNames {
-    /// The wait event of a number, as a process of the foreground or another one is in it; 0 = it does not wait.
+    /// The wait event with this number, for a foreground process or another one; 0 = it is not waiting.
     fn decode(&self, wait: u32, foreground: bool) -> Wait;
 
-    /// False for a number that the database cannot mean.
+    /// False for a number that is not a wait event of the database.
     fn is_known(&self, _wait: u32) -> bool {
         true
     }
 
-    /// Its wait classes, where they are known before they are seen.
+    /// Its wait classes, where they are known in advance.
     fn classes(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// State of a session of this number, as the database calls it.
+    /// The session state with this number, as the database calls it.
     fn session_state(&self, _number: u32) -> SessionState {
         SessionState::None
     }
@@ -174,33 +174,33 @@ pub(crate) trait WaitNames {
     fn traits(&self) -> WaitTraits;
 }
 
-/// What the waits of a database are like. Classes are known by the top byte of a wait's number.
+/// What the waits of a database are like. The top byte of a wait's number is its class.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct WaitTraits {
-    /// Classes that need no stack: it is always the same one.
+    /// Classes whose stack is not needed: it is always the same.
     pub(crate) no_stack_classes: Vec<u8>,
-    /// Single waits of this sort, of which eight are taken.
+    /// Single waits of this sort; at most eight are used.
     pub(crate) no_stack: Vec<u32>,
-    /// Classes whose waits go on after a signal's handler has run, although the session leaves the wait event for a moment.
+    /// Classes whose waits continue after a signal handler has run, although the session leaves the wait event for a moment.
     pub(crate) resumed_classes: Vec<u8>,
-    /// Waits in which several system calls transfer data, of which four are taken; any other makes one.
+    /// Waits in which several system calls transfer data; at most four are used. Any other wait makes one.
     pub(crate) several_calls: Vec<u32>,
-    /// In which a session waits for a command.
+    /// The wait in which a session waits for a command.
     pub(crate) client: Option<u32>,
-    /// Number of the state of a session that executes one; 0 = not known.
+    /// Number of the state of a session that executes a command; 0 = not known.
     pub(crate) executing: u32,
 }
 
-/// Where the uses of internal locks can be seen.
+/// Where the use of internal locks can be observed.
 #[derive(Debug, Clone)]
 pub(crate) struct LockPlaces {
-    /// The functions that take them and give them back.
+    /// The functions that acquire and release them.
     pub(crate) functions: LockFunctions,
     /// The first process of the server.
     pub(crate) server: u32,
-    /// The one session that is meant; none: all.
+    /// The only session to observe; None: all.
     pub(crate) only: Option<u32>,
-    /// Where sessions say what they execute.
+    /// Where sessions publish what they execute.
     pub(crate) source: WaitSource,
 }
 
@@ -210,58 +210,58 @@ pub(crate) struct Member {
     pub(crate) pid: u32,
     pub(crate) source: WaitSource,
     pub(crate) role: Role,
-    /// False for a process of another server than the one whose children are recorded.
+    /// False for a process of a server other than the one whose children are recorded.
     pub(crate) is_of_parent: bool,
 }
 
-/// Who has what a session waits for.
+/// Who holds what a session waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holder {
     /// The process with this pid.
     Process(u32),
-    /// A transaction that was prepared, and of which no process is left.
+    /// A prepared transaction, which has no process any more.
     Prepared,
 }
 
-/// At the other end of the connection over which a session sends the server's log.
+/// Who is at the other end of the connection over which a session sends the server's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standby {
-    /// A server of which these processes are recorded: the one that receives, and the one that replays.
+    /// A server of which these processes are recorded: the receiver, and the one that replays.
     Recorded { receiver: u32, startup: Option<u32> },
     /// A process of this host that is not recorded.
     Process,
     /// A process of another host.
     OtherHost,
-    /// It cannot be seen who.
+    /// It cannot be determined.
     NotKnown,
 }
 
-/// What a session waits for that waits for a standby; none: that is not known.
+/// What a session that waits for a standby waits for; None: not known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct StandbyWait {
-    /// Until the standby has replayed what the session wrote, or only until it has it.
+    /// True: until the standby has replayed what the session wrote; false: only until it has it.
     pub(crate) for_replay: Option<bool>,
-    /// Where in the log that ends.
+    /// The position in the log up to which it waits.
     pub(crate) position: Option<u64>,
 }
 
-/// What has become of a database.
+/// What has happened to a database.
 #[derive(Debug)]
 pub(crate) enum Change {
-    /// It runs again after it had gone: everything about it is new.
+    /// It is running again after it was gone: everything about it is new.
     Restarted(Restart),
-    /// Its sessions, or names, are others than before; what there is to say about it.
+    /// Its sessions or names have changed; the messages about that.
     Sessions(Vec<String>),
-    /// There are processes to be recorded that nobody tells of.
+    /// There are processes to record that nothing else reports.
     Newcomers,
 }
 
-/// How a database runs again.
+/// How a database came back.
 #[derive(Debug)]
 pub(crate) struct Restart {
-    /// What there is to say about it.
+    /// The message about it.
     pub(crate) text: String,
-    /// On another data directory: its files, and what it has counted, are not those of before.
+    /// It runs on another data directory: its files and counters are not the previous ones.
     pub(crate) has_other_files: bool,
 }
 
@@ -273,13 +273,13 @@ pub(crate) trait Database {
     /// Names of its wait events.
     fn names(&self) -> Rc<dyn WaitNames>;
 
-    /// What is not known of it.
+    /// What is not known about it.
     fn reasons(&self) -> Vec<String>;
 
     /// Sessions that exist now.
     fn members(&self) -> Vec<Member>;
 
-    /// Process whose children are sessions from their first moment on, in its address space.
+    /// Process whose children are sessions from their first moment on, with the same mappings at the same addresses.
     fn parent(&self) -> Option<u32>;
 
     /// What its children are.
@@ -288,30 +288,30 @@ pub(crate) trait Database {
     /// Process whose working directory has the files, which are named relative to it.
     fn at_files(&self) -> Option<u32>;
 
-    /// True when sessions may come as long as it is there; else the recording ends with those that are recorded.
+    /// True if sessions may come as long as it exists; otherwise the recording ends with those that are recorded.
     fn outlives_its_sessions(&self) -> bool;
 
-    /// What to say when it has gone with the end of this process.
+    /// The message if the database is gone with the end of this process.
     fn gone_with(&self, pid: u32) -> Option<String>;
 
-    /// By how many transactions each of these sessions has grown since the last call, and who says so; 0 for a session that is
+    /// How many transactions each of these sessions has run since the last call, and where that comes from; 0 for a session that is
     /// counted from now on. None: it does not say.
     fn transactions(&mut self, _clients: &[u32]) -> Option<(&'static str, Vec<(u32, u32)>)> {
         None
     }
 
-    /// Address of the number from which it counts them, in the memory of each session.
+    /// Address of the number that it counts them by, in the memory of each session.
     fn transaction_counter(&self) -> Option<u64> {
         None
     }
 
-    /// The same of a session that has ended with this number; none where it was not counted.
+    /// The same for a session that has ended with this number; None if it was not counted.
     fn last_transactions(&mut self, _pid: u32, _number: u32) -> Option<(&'static str, u32)> {
         None
     }
 
-    /// Asks the server for what it counts itself, from now on, and for what its sessions execute where they do not tell themselves.
-    /// `texts`: what may be recorded of these.
+    /// Starts asking the server for its own counters, and for what its sessions execute where they do not say so themselves. `texts`:
+    /// what may be recorded of these.
     ///
     /// # Errors
     /// It cannot be asked; the message says why.
@@ -324,8 +324,7 @@ pub(crate) trait Database {
         Err("dbtime reads only those of PostgreSQL servers".to_string())
     }
 
-    /// Has the server asked for these from now on that runs in the place of the one that was asked before. `goes_on`: it counts on where
-    /// that ended.
+    /// From now on asks the server that has replaced the one asked before. `goes_on`: it continues that one's counters.
     ///
     /// # Errors
     /// It cannot be asked, or not yet; the message says why.
@@ -338,27 +337,27 @@ pub(crate) trait Database {
         Ok(())
     }
 
-    /// Whether the server is to be asked what its sessions execute, where they do not say it themselves; with their texts as they may be
-    /// recorded. None: it is not asked.
+    /// Settles whether the server is asked what its sessions execute, where they do not say so themselves, and with which texts. None:
+    /// it is not asked.
     fn settle_who_tells_statements(&mut self, _asked_for: Option<Texts>) {}
 
-    /// The statement that a session executes at this moment, or has executed last. None: there is none, or the database does not tell.
+    /// The statement that a session is executing, or executed last. None: there is none, or the database does not say.
     fn executing(&self, _pid: u32) -> Option<u64> {
         None
     }
 
-    /// The text of the statement that a session executes, as it may be recorded, if it is still this one. None when the database
-    /// does not tell.
+    /// The text of the statement that a session is executing, as it may be recorded, if it is still this one. None if the database does
+    /// not say.
     fn statement_text(&self, _pid: u32, _statement: u64, _texts: Texts) -> Option<StatementText> {
         None
     }
 
-    /// What the application of a session calls itself, which may be nothing. None when the database does not tell, or not yet.
+    /// The name that a session's application gives itself, which may be empty. None if the database does not say, or not yet.
     fn application(&self, _pid: u32) -> Option<String> {
         None
     }
 
-    /// The name of a function of a procedural language that a session is in. None when it cannot be read.
+    /// The name of a procedural-language function that a session is in. None if it cannot be read.
     fn routine_name(&self, _pid: u32, _routine: RawRoutine) -> Option<String> {
         None
     }
@@ -368,33 +367,33 @@ pub(crate) trait Database {
         LockName::default()
     }
 
-    /// Where the uses of its internal locks can be seen.
+    /// Where the use of its internal locks can be observed.
     ///
     /// # Errors
-    /// It cannot be told.
+    /// It cannot be determined.
     fn lock_places(&self) -> Result<LockPlaces, CollectError> {
         Err(CollectError::Kernel(
             "--exact: only the LWLocks of a PostgreSQL server are counted".to_string(),
         ))
     }
 
-    /// Who has what these sessions wait for, of those that wait for a lock and of which the database tells it.
+    /// Who holds what these sessions wait for, only of those that wait for a lock and for which the database says so.
     fn blockers(&self, _waiting: &[u32]) -> Vec<(u32, Vec<Holder>)> {
         Vec::new()
     }
 
-    /// All that is in the lock table now, or why it cannot be seen. None: it has none. `newcomers`: processes that have begun, or were
-    /// found, since the look before; of one that nobody told of it may take ten seconds until its locks are seen.
+    /// The whole lock table as it is now, or why it cannot be seen. None: there is no such table. `newcomers`: processes that have
+    /// begun, or were found, since the previous look; for one that nobody reported, it may take ten seconds until its locks are seen.
     fn look_at_locks(&self, _newcomers: &[u32]) -> Option<Result<LockLook, &'static str>> {
         None
     }
 
-    /// Why locks that are noted with the session, and not in the table, are not seen; none: they are, or nobody has looked yet.
+    /// Why locks that are noted with the session, and not in the table, are not seen; None: they are, or nobody has looked yet.
     fn without_fast_path(&self) -> Option<&'static str> {
         None
     }
 
-    /// Of what relation a file is: a path below the data directory. None: it is of none, or that is not known.
+    /// The relation that a file (a path below the data directory) belongs to. None: it belongs to none, or that is not known.
     fn relation_of_file(&mut self, _path: &str) -> Option<Arc<str>> {
         None
     }
@@ -404,23 +403,23 @@ pub(crate) trait Database {
         None
     }
 
-    /// Who has the log that a session sends; none for one that sends none.
+    /// Who has the log that a session sends; None if it sends none.
     fn standby(&self, _pid: u32) -> Option<Standby> {
         None
     }
 
-    /// The processes of standbys that are recorded: those that receive, with those that replay.
+    /// The recorded processes of standbys: each receiver, with the process that replays.
     fn standbys(&self) -> Vec<(u32, Option<u32>)> {
         Vec::new()
     }
 
-    /// For what a session waits that waits for a standby.
+    /// What a session that waits for a standby waits for.
     fn waits_for_standby(&self, _pid: u32) -> StandbyWait {
         StandbyWait::default()
     }
 
-    /// Up to where the standby to which a session sends the log has said that it has flushed it. None: it sends none, or that cannot be
-    /// told.
+    /// The position up to which the standby that a session sends the log to has reported it as flushed. None: it sends none, or that is
+    /// not known.
     fn standby_flushed(&self, _pid: u32) -> Option<u64> {
         None
     }
@@ -428,6 +427,6 @@ pub(crate) trait Database {
     /// A session has ended.
     fn forget(&mut self, _pid: u32) {}
 
-    /// Looks whether something has changed. `gone`: since it had gone.
+    /// Checks whether something has changed. `gone`: since it was gone.
     fn look(&mut self, gone: bool) -> Option<Change>;
 }

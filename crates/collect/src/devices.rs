@@ -9,10 +9,10 @@ use crate::CollectError;
 /// Bits of the minor number in the kernel's `dev_t` (`linux/kdev_t.h`).
 const MINOR_BITS: u32 = 20;
 
-/// Number of the disk that is called so (`sda`, `/dev/sda`, `/dev/mapper/NAME`).
+/// Number of the disk with this name (`sda`, `/dev/sda`, `/dev/mapper/NAME`).
 ///
 /// # Errors
-/// There is no such device, or it has no requests of its own: the message says what to take instead.
+/// There is no such device, or it has no requests of its own: the message says what to use instead.
 pub(crate) fn by_name(name: &str) -> Result<u32, CollectError> {
     let wrong = |why: String| CollectError::Device {
         name: name.escape_debug().to_string(),
@@ -49,7 +49,7 @@ pub(crate) fn name(device: u32) -> String {
         .unwrap_or_else(|| numbers(device))
 }
 
-/// True when the I/O of the device becomes I/O of another one, where it is seen again: a loop device on a file, a device
+/// True if the I/O of the device becomes I/O of another one, where it is seen again: a loop device on a file, a device
 /// mapper.
 pub(crate) fn is_stacked(device: u32) -> bool {
     let directory = directory(device);
@@ -86,7 +86,7 @@ fn directory(device: u32) -> PathBuf {
     PathBuf::from(format!("/sys/dev/block/{}", numbers(device)))
 }
 
-/// Only devices with queues of requests have this; others (most of device mapper and md, zram) hand on what they get.
+/// Only devices with request queues have this; others (most of device mapper and md, zram) pass on what they get.
 fn has_requests(directory: &Path) -> bool {
     directory.join("mq").exists()
 }

@@ -1,5 +1,5 @@
-//! When a recording is to end. Files that were made to take long to read would hold it up, each for seconds: once it is to end,
-//! what is left of all of them together has a moment.
+//! When a recording is to end. Files crafted to take long to read would delay it, each by seconds: once it is to end, all that
+//! is still to be read gets a short time in total.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Time for reading names once the end was asked for, or has come.
+/// Time for reading names once the end was requested, or has come.
 const LAST_NAMES: Duration = Duration::from_secs(2);
 
-/// Says when a recording is to end. Copies of it are one.
+/// Says when a recording is to end. Clones share their state.
 #[derive(Debug, Clone, Default)]
 pub struct Ending {
     stop: Arc<AtomicBool>,
@@ -19,7 +19,7 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// It ends when this is set.
+    /// The recording ends when this is set.
     pub fn when(stop: &Arc<AtomicBool>) -> Ending {
         Ending {
             stop: Arc::clone(stop),
@@ -27,7 +27,7 @@ impl Ending {
         }
     }
 
-    /// It ends at this moment too.
+    /// The recording ends at this time too.
     pub fn set_time(&self, at: Instant) {
         self.at.set(Some(at));
     }
@@ -61,7 +61,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert!(begin.elapsed() >= LAST_NAMES);
-        // No second one for what is read later.
+        // What is read later gets no time of its own.
         assert!(ending.is_over());
         let ending = Ending::default();
         ending.set_time(Instant::now());

@@ -1,4 +1,4 @@
-//! What looks at the sessions: the programs in the kernel, or, where these cannot be had, a thread that reads /proc.
+//! What observes the sessions: BPF programs or, where these are not available, a thread that reads /proc.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use crate::bpf::{Event, Losses, Programs, READY_SLOTS, Ring, Sampler, SamplerSta
 use crate::database::{WaitSource, WaitTraits};
 use crate::session::Unused;
 
-/// Looks at sessions and tells what it sees as [`Event`]s.
+/// Observes sessions and reports what it sees as [`Event`]s.
 pub(crate) trait Engine {
-    /// How it does it.
+    /// How it observes.
     fn describe(&self) -> &'static str;
 
-    /// True when it tells of children that a parent forks by itself.
+    /// True if it notices by itself the children that a parent forks.
     fn sees_births(&self) -> bool;
 
-    /// Looks at this task (pid and begin; 0: whatever task has the pid now) from now on, in this place. Children of a parent
-    /// are looked at too, where it sees their births. `space`: number of its address space, 0 = not known.
+    /// Observes this task (pid and start; 0: whatever task has the pid now) from now on, in this slot. Children of a parent
+    /// are observed too, if it sees their births. `space`: number of its address space, 0 = not known.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel refuses.
     fn watch(
         &mut self,
         slot: u32,
@@ -31,7 +31,7 @@ pub(crate) trait Engine {
         space: u32,
     ) -> Result<(), CollectError>;
 
-    /// Keeps this empty place ready for the next child of a parent.
+    /// Keeps this empty slot ready for the next child of a parent.
     ///
     /// # Errors
     /// As [`Engine::watch`].
@@ -39,34 +39,34 @@ pub(crate) trait Engine {
         Ok(())
     }
 
-    /// How many places are to be kept ready: none where births are not seen.
+    /// How many slots to keep ready: none if births are not seen.
     fn ready_places(&self) -> u32 {
         0
     }
 
-    /// The place that a task has been given at its birth.
+    /// The slot that a task was given at its birth.
     fn place_of(&self, _pid: u32) -> Option<u32> {
         None
     }
 
-    /// The task that is in a place.
+    /// The task in a slot.
     fn task_in(&self, _slot: u32) -> Option<u32> {
         None
     }
 
-    /// Looks at it no longer.
+    /// Stops observing it.
     ///
     /// # Errors
     /// As [`Engine::watch`].
     fn forget(&mut self, slot: u32, pid: u32) -> Result<(), CollectError>;
 
-    /// Places in use.
+    /// Sets the number of slots in use.
     fn set_slots(&mut self, slots: u32);
 
-    /// Places there are.
+    /// Number of slots.
     fn capacity(&self) -> u32;
 
-    /// What was counted in a place since the last totals, for a session that has ended.
+    /// What was counted in a slot since the last totals, for a session that has ended.
     fn left_over(&self, slot: u32) -> (u32, Unused);
 
     /// What the waits of the database are like.
@@ -75,38 +75,38 @@ pub(crate) trait Engine {
     /// As [`Engine::watch`].
     fn set_waits(&mut self, waits: &WaitTraits) -> Result<(), CollectError>;
 
-    /// Totals of all sessions are wanted now, whatever second it is.
+    /// Requests totals of all sessions now, whatever second it is.
     fn want_totals(&mut self);
 
-    /// Waits at most this long for a session to begin or end, then takes what was seen.
+    /// Waits at most this long for a session to begin or end, then returns what was seen.
     ///
     /// # Errors
     /// The kernel refuses.
     fn wait(&mut self, longest: Duration) -> Result<Vec<Event>, CollectError>;
 
-    /// Ends looking, after last totals of all sessions.
+    /// Stops observing, after final totals of all sessions.
     fn stop(&mut self);
 
     /// What has been done so far.
     fn statistics(&self) -> SamplerStatistics;
 
-    /// What found no room so far.
+    /// What was lost for lack of space so far.
     fn losses(&self) -> Losses;
 
-    /// Does what is due now and then (CLOCK_MONOTONIC, ns): looks at its own cost, draws the rates of timers.
+    /// Does what is due now and then (CLOCK_MONOTONIC, ns): measures its own cost, draws the rates of timers.
     fn attend(&mut self, now: u64);
 
-    /// What its parts in the kernel cost.
+    /// What its BPF programs cost.
     fn costs(&self) -> Vec<ProgramCost>;
 
-    /// The programs, where it has some.
+    /// The BPF programs, if it has any.
     fn programs(&mut self) -> Option<&mut Programs>;
 }
 
-/// A thousand times what a task needs to its next call that has just made one.
+/// A thousand times what a task that makes call after call needs from one to the next.
 const LAST_SUMS: Duration = Duration::from_millis(1);
 
-/// The programs in the kernel.
+/// The BPF programs.
 pub(crate) struct BpfEngine {
     pub(crate) programs: Programs,
     pub(crate) events: Ring<Event>,
@@ -186,7 +186,7 @@ impl Engine for BpfEngine {
 
     fn stop(&mut self) {
         self.sampler.stop();
-        // A task that makes call after call was asked for its sums by the last pass, and sends them at its next call.
+        // The last pass asked tasks that make call after call for their sums; each sends them at its next call.
         std::thread::sleep(LAST_SUMS);
     }
 

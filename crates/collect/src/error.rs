@@ -16,12 +16,12 @@ pub enum CollectError {
     /// The data directory has no running server.
     #[error("{0}: no PostgreSQL server is running on this data directory")]
     NoServerOn(PathBuf),
-    /// What runs there is no standby of the server that is recorded.
+    /// The server there is not a standby of the recorded one.
     #[error(
         "--standby {0}: this is the recorded server itself, or one of another major version: give the data directory of one of its standbys"
     )]
     NoStandby(PathBuf),
-    /// Standbys are PostgreSQL's.
+    /// Standbys can be given only for a whole PostgreSQL server.
     #[error(
         "--standby works only when a whole PostgreSQL server is recorded, not a single session or another program"
     )]
@@ -29,7 +29,7 @@ pub enum CollectError {
     /// The process does not exist.
     #[error("pid {0}: no such process")]
     NoProcess(u32),
-    /// A thread was given for a process.
+    /// A thread was given instead of a process.
     #[error("pid {pid} is a thread of process {process}: use {process}")]
     Thread {
         /// Thread asked for.
@@ -42,10 +42,10 @@ pub enum CollectError {
     Device {
         /// Name asked for.
         name: String,
-        /// What is wrong with it, and what to take instead.
+        /// What is wrong with it, and what to use instead.
         why: String,
     },
-    /// The process is no backend.
+    /// The process is not a backend.
     #[error(
         "pid {pid}: {why}; give the pid of a PostgreSQL server process, or --postgres DATADIR for the whole server"
     )]
@@ -73,13 +73,13 @@ pub enum CollectError {
         /// What is wrong with it.
         what: String,
     },
-    /// The recorder may not do what it must.
+    /// The recorder lacks privileges.
     #[error("recording needs more privileges: run it as root, or give it {}", .0.join(", "))]
     Privilege(Vec<&'static str>),
     /// The kernel lacks something.
     #[error("{0}")]
     Kernel(String),
-    /// The server cannot be asked.
+    /// The server cannot be queried.
     #[error("--connect: the server's statistics cannot be read: {0}")]
     Statistics(String),
     /// The MAP of an Oracle instance has nothing to record.
@@ -97,13 +97,13 @@ pub enum CollectError {
     Call {
         /// Name asked for, printable.
         name: String,
-        /// Names that are alike.
+        /// Similar names.
         alike: Vec<&'static str>,
     },
     /// Only one dive at a time may change the kernel's trace.
     #[error("another 'dbtime dive' is running{}: wait until it has ended", .0.map_or(String::new(), |pid| format!(" (pid {pid})")))]
     DiveRuns(Option<u32>),
-    /// Nothing that could look into a call works here.
+    /// No engine for dives works here.
     #[error("no engine can trace system calls here:\n{}", .0.join("\n"))]
     NoDiveEngine(Vec<String>),
     /// A file could not be read.

@@ -1,4 +1,4 @@
-//! The executable of a process: where its symbols lie, in the file and in memory.
+//! The executable of a process: where its symbols are, in the file and in memory.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,15 +9,15 @@ use object::{Endianness, Object, ObjectSection};
 use crate::process;
 use crate::target_file::{TargetFile, elf};
 
-/// Bytes of the symbol tables of an executable, at most: Oracle's, the largest known, has 40 MB.
+/// Maximum bytes of the symbol tables of an executable: Oracle's, the largest known, has 40 MB.
 const MAX_SYMBOLS: usize = 256 << 20;
 
-/// Where a symbol lies.
+/// Where a symbol is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Symbol {
     /// Address in the memory of the process.
     pub(crate) address: u64,
-    /// Place in the file.
+    /// Offset in the file.
     pub(crate) offset: u64,
     /// Bytes; 0 = not known.
     pub(crate) size: u64,
@@ -31,10 +31,10 @@ pub(crate) struct Executable {
 }
 
 impl Executable {
-    /// Of a process, also when the file has been deleted.
+    /// The executable of a process, even if the file has been deleted.
     ///
     /// # Errors
-    /// It cannot be opened, or is no ELF file of this machine.
+    /// It cannot be opened, or is not an ELF file for this machine.
     pub(crate) fn of(pid: u32) -> io::Result<Executable> {
         let file = TargetFile::executable(pid)?;
         let is_symbols = |name: &[u8]| matches!(name, b".symtab" | b".strtab" | b".dynsym" | b".dynstr");
@@ -42,10 +42,10 @@ impl Executable {
         Ok(Executable { pid, file, headers })
     }
 
-    /// The symbols of these names; none for one that is not there.
+    /// The symbols with these names; None for one that does not exist.
     ///
     /// # Errors
-    /// It is no ELF file of this machine, or is not mapped.
+    /// It is not an ELF file for this machine, or is not mapped.
     pub(crate) fn symbols<const N: usize>(&self, names: [&str; N]) -> io::Result<[Option<Symbol>; N]> {
         let elf = ElfFile64::<Endianness>::parse(&*self.headers).map_err(io::Error::other)?;
         let (endian, headers) = (elf.endian(), elf.elf_program_headers());
@@ -59,7 +59,7 @@ impl Executable {
                 .and_then(|section| section.data().ok())
                 .unwrap_or_default();
             for symbol in table.iter() {
-                // The name is compared where it lies: one that has no end would be looked for again and again.
+                // Names are compared in place: the end of one without a terminator would be searched for again and again.
                 let text = strings.get(symbol.st_name(endian) as usize..).unwrap_or_default();
                 let is_name = |name: &str| {
                     let rest = text.strip_prefix(name.as_bytes());
@@ -92,10 +92,10 @@ impl Executable {
         }))
     }
 
-    /// Where its data lie in the memory of the process, that without a place in the file included: begin and length in bytes.
+    /// Where its data is in the memory of the process, including .bss: start and length in bytes.
     ///
     /// # Errors
-    /// It is no ELF file of this machine, is not mapped, or has no data.
+    /// It is not an ELF file for this machine, is not mapped, or has no data.
     pub(crate) fn data(&self) -> io::Result<(u64, u64)> {
         let elf = ElfFile64::<Endianness>::parse(&*self.headers).map_err(io::Error::other)?;
         let (endian, bias) = (elf.endian(), self.load_bias(&elf)?);
@@ -113,7 +113,7 @@ impl Executable {
     /// Bytes of the file.
     ///
     /// # Errors
-    /// It has no such place.
+    /// It is shorter than that.
     pub(crate) fn bytes(&self, offset: u64, count: usize) -> io::Result<Vec<u8>> {
         self.file.read_at(offset, count)
     }

@@ -1,5 +1,5 @@
-//! A number for all texts of one statement, whatever its literals are (bpf/fingerprint.h): it stands in the place of the database's
-//! own id where it gives none. The kernel's programs make it too; both are compiled from the same lines.
+//! A number shared by all texts of a statement, whatever their literals (bpf/fingerprint.h): it replaces the database's own id
+//! where it assigns none. The BPF programs compute it too; both are compiled from the same source.
 
 /// Bytes of a text that count: `FINGERPRINT_BYTES`.
 pub(crate) const BYTES: usize = 1023;
@@ -10,15 +10,15 @@ unsafe extern "C" {
     fn dbtime_operand_follows(word: *const u8, length: u64) -> bool;
 }
 
-/// Of a text up to its first zero; 0 = there is none.
+/// The fingerprint of a text up to its first NUL; 0 = there is none.
 pub(crate) fn fingerprint(text: &[u8]) -> u64 {
-    // SAFETY: it reads so many bytes, and keeps nothing.
+    // SAFETY: it reads this many bytes, and keeps nothing.
     unsafe { dbtime_fingerprint(text.as_ptr(), text.len() as u64) }
 }
 
-/// Whether an operand begins behind a word that is not in quotes, as behind `AND`: a sign there belongs to the operand.
+/// Whether an operand begins after an unquoted word, as after `AND`: a sign there belongs to the operand.
 pub(crate) fn operand_follows(word: &str) -> bool {
-    // SAFETY: it reads so many bytes, and keeps nothing.
+    // SAFETY: it reads this many bytes, and keeps nothing.
     unsafe { dbtime_operand_follows(word.as_ptr(), word.len() as u64) }
 }
 
@@ -27,8 +27,8 @@ const PLANNED: [&[u8; 4]; 8] = [
     b"sele", b"inse", b"upda", b"dele", b"merg", b"with", b"valu", b"tabl",
 ];
 
-/// What stands for the id of a statement with this text that has none; 0 = nothing does: where the server gives ids, and it is no
-/// utility statement. `is_utility` of bpf/statement_text.bpf.h says why.
+/// What replaces the id of a statement with this text that has none; 0 = nothing does, because the server assigns ids and it is not
+/// a utility statement. `is_utility` of bpf/statement_text.bpf.h says why.
 pub(crate) fn id_of_text(text: &[u8], gives_ids: bool) -> u64 {
     let begin = text.first_chunk::<4>().map(|begin| begin.map(|byte| byte | 0x20));
     let is_utility = begin.is_some_and(|begin| begin[0].is_ascii_lowercase() && !PLANNED.contains(&&begin));

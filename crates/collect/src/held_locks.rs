@@ -1,4 +1,4 @@
-//! The internal locks that sessions have, as samples found them: each set of locks once.
+//! The internal locks that sessions hold, as samples found them; each set of locks is kept once.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,30 +10,30 @@ use dbtime_model::{HeldLockRow, SessionId};
 
 use crate::accounting::Spent;
 
-/// Sets of locks that are remembered with the addresses of the locks and their pages. A busy server has a lock for each of its buffers, and
-/// many more pages: beyond that, those that are alike are the same, until the next time that unused ones are forgotten.
+/// Maximum number of sets remembered with the addresses and pages of their locks. A busy server has a lock for each of its buffers, and
+/// many more pages: beyond this, sets that differ only in these become one, until unused sets are next forgotten.
 const MOST_SETS: usize = 50_000;
-/// However it goes, not more than these are remembered: what comes then is as if it could not be read.
+/// Maximum number of sets in any case: further ones are treated as if they could not be read.
 const MOST_SETS_IN_ALL: usize = 60_000;
 
-/// Where there is no room, those are forgotten that nobody had for so long: what a second has is told some seconds later at most.
+/// If there is no room, sets that nobody held for this long are forgotten: a second is reported a few seconds later at most.
 const UNUSED: Duration = Duration::from_secs(60);
 
 /// A page of a file, as the database numbers both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RawPage {
     pub(crate) tablespace: u32,
-    /// 0 = of no single one.
+    /// 0 = of no single database.
     pub(crate) database: u32,
-    /// Of the relation's files.
+    /// Number of the relation's files.
     pub(crate) file: u32,
-    /// Which of these: 0 = the relation itself.
+    /// Which of them: 0 = the relation itself.
     pub(crate) fork: u32,
     pub(crate) block: u32,
 }
 
 impl RawPage {
-    /// Of the five numbers in the order of the fields; none where it was not read.
+    /// From the five numbers in the order of the fields; None if it was not read.
     pub(crate) fn of([tablespace, database, file, fork, block]: [u32; 5]) -> Option<RawPage> {
         (file != 0).then_some(RawPage {
             tablespace,
@@ -45,34 +45,34 @@ impl RawPage {
     }
 }
 
-/// A lock that a session has at one moment.
+/// A lock that a session holds at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RawLock {
     /// What it is, as the database numbers it.
     pub(crate) kind: u16,
-    /// Where it lies; 0 = not known.
+    /// 0 = not known.
     pub(crate) address: u64,
-    /// Nobody else can have it.
+    /// Nobody else can hold it.
     pub(crate) exclusive: bool,
-    /// Of which page it is; none: of none, or not known.
+    /// The page that it belongs to; None: none, or not known.
     pub(crate) page: Option<RawPage>,
 }
 
-/// The locks that a session has at one moment: the number of a set.
+/// The locks that a session holds at one moment: the number of a set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct HeldId(u32);
 
 impl HeldId {
-    /// It has none.
+    /// It holds none.
     pub(crate) const NONE: HeldId = HeldId(0);
-    /// It could not be read.
+    /// They could not be read.
     pub(crate) const NOT_READ: HeldId = HeldId(u32::MAX);
 }
 
-/// What a database says of a lock.
+/// What a database says about a lock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LockName {
-    /// As the wait event of who waits for it.
+    /// As the wait event of a session that waits for it.
     pub(crate) name: Rc<str>,
     /// See [`HeldLockRow::number`].
     pub(crate) number: Option<u32>,
@@ -98,16 +98,16 @@ pub(crate) struct HeldLocks(RefCell<Sets>);
 struct Sets {
     numbers: HashMap<Vec<RawLock>, HeldId>,
     sets: HashMap<HeldId, Set>,
-    /// The last number that was given.
+    /// The last number that was assigned.
     last: u32,
-    /// When unused ones were forgotten.
+    /// When unused sets were last forgotten.
     swept: Instant,
 }
 
 #[derive(Debug)]
 struct Set {
     locks: Vec<HeldLock>,
-    /// Since then.
+    /// Since the last sweep.
     is_used: bool,
 }
 
@@ -129,7 +129,7 @@ impl Sets {
         Some(number)
     }
 
-    /// Forgets what nobody had since the last time.
+    /// Forgets what nobody has held since the last time.
     fn sweep(&mut self) {
         self.sets
             .retain(|_, set| std::mem::replace(&mut set.is_used, false));
@@ -151,14 +151,14 @@ impl Sets {
 }
 
 impl HeldLocks {
-    /// The number of a set. `name`: what the database says of a lock.
+    /// The number of a set. `name`: what the database says about a lock.
     pub(crate) fn number(&self, locks: &[RawLock], name: impl Fn(RawLock) -> LockName) -> HeldId {
         if locks.is_empty() {
             return HeldId::NONE;
         }
         let mut sets = self.0.borrow_mut();
         let mut locks = locks.to_vec();
-        // In which order they were taken makes no difference.
+        // The order in which they were taken makes no difference.
         locks.sort_unstable();
         if let Some(number) = sets.known(&locks) {
             return number;
@@ -193,13 +193,13 @@ impl HeldLocks {
         number
     }
 
-    /// The server is another one: addresses mean other locks.
+    /// The server has changed: addresses now mean other locks.
     pub(crate) fn forget_addresses(&self) {
         self.0.borrow_mut().numbers.clear();
     }
 
-    /// Adds a row for each lock that a session had while it spent so much time in this second. Where they could not be read one that
-    /// says so; of one without work that does not matter.
+    /// Adds a row for each lock that the session held during this time. If the locks could not be read, adds one that says so, unless the
+    /// session was idle.
     pub(crate) fn add_rows(
         &self,
         (time, session, spent): (i64, SessionId, &Spent),
@@ -300,7 +300,7 @@ mod tests {
             held.number(&[lock(1, 32)], name),
         );
         held.0.borrow_mut().sweep();
-        // A session has it all the time.
+        // A session holds it all the time.
         let rows = |id| {
             let mut rows = Vec::new();
             held.add_rows((5, SessionId(1), &spent(id)), 7, 1, &mut rows);
@@ -310,7 +310,7 @@ mod tests {
         held.0.borrow_mut().sweep();
         assert_eq!(rows(used)[0].address, 16);
         assert_eq!(held.number(&[lock(1, 16)], name), used);
-        // Of the other one it is not known any longer which it was, and its number is not given to another one.
+        // What the other one was is no longer known, and its number is not reused.
         let forgotten = rows(unused);
         assert_eq!((&*forgotten[0].lock, forgotten[0].ns), ("", 7));
         assert_ne!(held.number(&[lock(1, 48)], name), unused);
@@ -324,7 +324,7 @@ mod tests {
         }
         let next = [40, 41].map(|bit| held.number(&[lock(1, 1 << bit)], name));
         assert!(next[0] != HeldId::NOT_READ && next[0] == next[1]);
-        // Which one of them it is nobody says then.
+        // It is then unknown which of them it is.
         let mut rows = Vec::new();
         held.add_rows((5, SessionId(1), &spent(next[0])), 7, 1, &mut rows);
         let said: Vec<_> = rows

@@ -1,4 +1,4 @@
-//! What the host says of itself, and what this process has used of it.
+//! What the host says about itself, and what this process has used.
 
 use std::fs;
 use std::path::Path;
@@ -18,15 +18,15 @@ pub fn description() -> HostMeta {
     }
 }
 
-/// CPUs of the host that are online, whichever of them this process may use: those are what sessions run on. 0 = not known.
+/// Number of online CPUs of the host, not only of those that this process may use: sessions run on all of them. 0 = not known.
 fn cpus() -> u32 {
     online_cpus().map_or(0, |cpus| cpus.len() as u32)
 }
 
-/// Their numbers.
+/// Numbers of the online CPUs.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The kernel does not say.
 pub(crate) fn online_cpus() -> Result<Vec<i32>, CollectError> {
     let path = Path::new("/sys/devices/system/cpu/online");
     let text = fs::read_to_string(path).map_err(|e| CollectError::io(path, e))?;
@@ -45,24 +45,24 @@ pub(crate) fn online_cpus() -> Result<Vec<i32>, CollectError> {
 pub(crate) struct CpuTimes {
     /// CPUs that are online now.
     pub(crate) cpus: u64,
-    /// Nothing to do, whether somebody waited for a device meanwhile or not.
+    /// Idle, with or without tasks that wait for I/O.
     pub(crate) idle_ns: u64,
     /// Interrupts.
     pub(crate) interrupts_ns: u64,
-    /// The hypervisor had the CPU for others.
+    /// The hypervisor used the CPU for others.
     pub(crate) stolen_ns: u64,
-    /// All of it, also what tasks had.
+    /// All time, including that of tasks.
     pub(crate) all_ns: u64,
 }
 
 impl CpuTimes {
-    /// Until now; zeros where the kernel does not tell.
+    /// Until now; zeros if the kernel does not say.
     pub(crate) fn now() -> CpuTimes {
         CpuTimes::of(&fs::read_to_string("/proc/stat").unwrap_or_default())
     }
 
     fn of(stat: &str) -> CpuTimes {
-        /// `USER_HZ`, in which /proc counts: the same on every machine of today.
+        /// `USER_HZ`, the unit of /proc: the same on all machines of today.
         const TICK_NS: u64 = 10_000_000;
         let mut cpus = stat.lines().take_while(|line| line.starts_with("cpu"));
         let ticks: Vec<u64> = cpus
@@ -85,7 +85,7 @@ impl CpuTimes {
         }
     }
 
-    /// What they did since then.
+    /// What was added since `before`.
     pub(crate) fn since(self, before: CpuTimes) -> CpuTimes {
         CpuTimes {
             cpus: self.cpus,
@@ -98,7 +98,7 @@ impl CpuTimes {
     }
 }
 
-/// Why samples of running sessions are fewer than this rate, when the kernel allows fewer.
+/// Why running sessions are sampled at less than this rate, if the kernel does not allow it.
 pub(crate) fn too_few_samples(rate_hz: u32) -> Option<String> {
     let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok()?;
     let most: u32 = text.trim().parse().ok()?;
@@ -109,14 +109,14 @@ pub(crate) fn too_few_samples(rate_hz: u32) -> Option<String> {
     })
 }
 
-/// Largest resident set of this process, bytes. `getrusage` has another: the kernel lets a program begin with the largest set of
+/// Peak resident set of this process, bytes. `getrusage` would give another: the kernel lets a program start with the peak of
 /// the one that started it.
 pub(crate) fn max_rss_bytes() -> u64 {
     process::memory_bytes(std::process::id(), "VmHWM")
 }
 
 pub(crate) fn process_cpu_ns() -> u64 {
-    // SAFETY: rusage is plain integers, for which zero is a value; the call fills it.
+    // SAFETY: rusage is plain integers, for which zero is valid; the call fills it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_SELF, &mut usage);
@@ -144,7 +144,7 @@ mod tests {
             all_ns: ms(531),
         };
         assert_eq!(times, expected);
-        // Kernels of long ago, and what is no such file.
+        // Very old kernels, and something that is no such file.
         assert_eq!(CpuTimes::of("cpu 1 2 3 4\n").all_ns, 0);
         assert_eq!(CpuTimes::of(""), CpuTimes::default());
     }

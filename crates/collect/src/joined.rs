@@ -1,30 +1,30 @@
-//! What sessions execute as their server says it when it is asked once a second, of a server whose own words in memory cannot be read.
-//! It is joined to what sessions did by their process: all that one did until the next answer was for the statement that it had at the
-//! last one. An answer is of no use for long: a server that does not answer any longer says nothing of what is executed now.
+//! What sessions execute according to their server, which is asked once a second if its own status in memory cannot be read. Answers
+//! are joined to what sessions did by process: all that a process did until the next answer was for its statement in the last one.
+//! Answers expire soon: a server that has stopped answering says nothing about what is executed now.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 
 use dbtime_model::{SessionState, Wait};
 
-/// So long it holds when no other one comes.
+/// How long an answer holds if no newer one comes.
 const HOLDS_NS: u64 = 3_000_000_000;
-/// Answers that are kept: what the kernel tells of a second may come some seconds later.
+/// Maximum number of answers kept: what the kernel reports about a second may arrive a few seconds later.
 const MOST_ANSWERS: usize = 16;
 
-/// What a session said of itself.
+/// What a session said about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Said {
     pub(crate) state: SessionState,
-    /// Which it executes, or executed last; 0 = none, or not known.
+    /// The one that it executes, or executed last; 0 = none, or not known.
     pub(crate) statement: u64,
     /// What its application calls itself.
     pub(crate) application: String,
 }
 
 impl Said {
-    /// The statement that is executed, and the state of the session, while it is in this wait. What the answer says of another moment
-    /// does not hold when the wait belongs to the other half of a session's life: it was idle, and works; or the other way round.
+    /// The statement that is executed, and the state of the session, while it is in this wait. The answer is from another moment: it
+    /// does not hold if the wait contradicts it, because the session was idle and now works, or the other way round.
     pub(crate) fn while_in(&self, wait: &Wait) -> (u64, SessionState) {
         let works = self.works();
         let has_nothing_to_do = self.state == SessionState::Idle || self.state.is_idle_in_transaction();
@@ -35,13 +35,13 @@ impl Said {
         }
     }
 
-    /// True when it executes something.
+    /// True if it is executing something.
     pub(crate) fn works(&self) -> bool {
         matches!(self.state, SessionState::Active | SessionState::FastpathCall)
     }
 }
 
-/// An answer, by process. The moment is that at which it was asked for, CLOCK_MONOTONIC.
+/// An answer, by process, and when it was asked for, CLOCK_MONOTONIC.
 #[derive(Debug)]
 struct Answer {
     asked_ns: u64,
@@ -53,7 +53,7 @@ struct Answer {
 pub(crate) struct Joined(RefCell<VecDeque<Answer>>);
 
 impl Joined {
-    /// Takes an answer; they come in order.
+    /// Stores an answer; they come in order.
     pub(crate) fn learn(&self, asked_ns: u64, said: HashMap<u32, Said>) {
         let mut answers = self.0.borrow_mut();
         if answers.len() >= MOST_ANSWERS {
@@ -62,7 +62,7 @@ impl Joined {
         answers.push_back(Answer { asked_ns, said });
     }
 
-    /// What a process said last before a moment, if that still holds. `began_ns`: an earlier one may have had its number.
+    /// What a process last said before a moment, if that still holds. `began_ns`: an earlier process may have had its pid.
     pub(crate) fn at(&self, pid: u32, began_ns: u64, now_ns: u64) -> Option<Said> {
         let answers = self.0.borrow();
         let answer = answers.iter().rev().find(|answer| answer.asked_ns <= now_ns)?;
@@ -96,17 +96,17 @@ mod tests {
         assert_eq!(at(5 * S), None);
         joined.learn(10 * S, answer(7, 1));
         joined.learn(11 * S, answer(7, 2));
-        // Before the first one nothing is known; what is told late of an earlier second is of the answer before.
+        // Before the first answer nothing is known; what is reported late about an earlier second gets the answer of that time.
         assert_eq!(at(9 * S), None);
         assert_eq!(at(10 * S), Some(1));
         assert_eq!(at(11 * S - 1), Some(1));
         assert_eq!(at(11 * S), Some(2));
         assert_eq!(at(14 * S), Some(2));
         assert_eq!(at(14 * S + 1), None);
-        // It is not in the next one.
+        // The next answer does not include it.
         joined.learn(12 * S, answer(8, 3));
         assert_eq!(at(13 * S), None);
-        // Another process had its number.
+        // Another process had this pid.
         assert_eq!(joined.at(8, 12 * S + 1, 13 * S), None);
         assert!(joined.at(8, 12 * S, 13 * S).is_some());
     }

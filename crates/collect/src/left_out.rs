@@ -1,8 +1,8 @@
-//! Sessions for which there is no room. They are looked for again and again, and each counts once.
+//! Sessions for which there is no room. They are found again and again, but each counts once.
 
 use std::collections::HashSet;
 
-/// Sessions that are remembered. What comes beyond may count again when it is found once more.
+/// Maximum number of sessions remembered. Any more may count again when they are found again.
 const MOST: usize = 65_536;
 
 /// See the module.
@@ -24,7 +24,7 @@ impl LeftOut {
         self.found(pid);
     }
 
-    /// One is there, perhaps since long.
+    /// One exists, perhaps for a long time.
     pub(crate) fn found(&mut self, pid: u32) {
         let is_known = self.pids.contains(&pid);
         if !is_known {
@@ -35,7 +35,7 @@ impl LeftOut {
         }
     }
 
-    /// These are all that there are now.
+    /// Only these exist now.
     pub(crate) fn keep(&mut self, pids: impl IntoIterator<Item = u32>) {
         if !self.pids.is_empty() {
             let now: HashSet<u32> = pids.into_iter().collect();

@@ -1,8 +1,9 @@
-//! A live host to rows: the only crate that touches BPF, /proc or a running database.
+//! Turns a live host into rows: the only crate that touches BPF, /proc or a running database.
 //!
-//! [`Collector`] records the sessions of a PostgreSQL server in the sampled tier: a timer takes those that run, a
-//! sampler thread those that do not, the kernel's own counters say exactly how long each was on a CPU and in the run
-//! queue. Nothing is written to the server's processes, and nothing is asked of it.
+//! [`Collector`] records the sessions of a database, in every tier. In the sampled one a timer samples those that are running, a
+//! sampler thread those that are not, and the kernel's own counters give the exact time on a CPU and in the run queue; the
+//! exact tiers add switches and system calls. Nothing is written to the server's processes. The server is queried only if the
+//! caller gave a connection.
 //!
 //! [`BlockLatency`] measures the block I/O of the host, database or not.
 //!

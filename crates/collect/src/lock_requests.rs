@@ -1,8 +1,8 @@
-//! Who has, and who waits for, locks of the server's lock table: what looks at it find, added up by second.
+//! Who holds, and who waits for, locks in the server's lock table: what repeated looks find, summed per second.
 //!
-//! The table does not say since when somebody has a lock, so that is what was seen: from the first look that found it to the last, in
-//! one transaction. Most locks are had for milliseconds and nobody wants them: those that matter are kept, with what was seen of them
-//! before they did.
+//! The table does not say since when a lock has been held, so that is what was seen: from the first look that found it to the last,
+//! within one transaction. Most locks are held for milliseconds and nobody wants them: only those that matter are kept, with what was
+//! seen of them before they did.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::RangeInclusive;
@@ -12,24 +12,24 @@ use dbtime_model::{CounterRow, LockRow, Rows, SessionId, SessionState};
 
 use crate::clock::Clock;
 
-/// How often the table is looked at: once in so many samples of a session, within these bounds. Whoever asks for fewer samples wants
-/// them cheaper.
+/// How often the table is looked at: once per this many samples of a session, within these bounds. Asking for fewer samples is asking for
+/// less cost.
 const SAMPLES: u64 = 10;
 const EVERY_NS: RangeInclusive<u64> = 100_000_000..=1_000_000_000;
-/// The same where it could not be read.
+/// The same after it could not be read.
 const AFTER_FAILURE_NS: u64 = 1_000_000_000;
-/// Of a CPU, looks take one part in so many at most: else they are rarer.
+/// Looks may take one part in this many of a CPU; if they take more, they become rarer.
 const PART: u64 = 200;
-/// A look that takes much longer than others is made up for over some looks, not in one long pause: of what is due one part in so many at
-/// a time.
+/// A look that takes much longer than others is made up for over several looks, not in one long pause: each time by one part in this many
+/// of what is owed.
 const SPREAD: u64 = 4;
-/// After so long without a look nobody knows what was meanwhile.
+/// After this long without a look, nobody knows what happened meanwhile.
 const STANDSTILL_NS: u64 = 10_000_000_000;
-/// Whoever has a lock for so long may be in the way of others, also if nobody waits yet.
+/// A lock held for this long may block others, even if nobody waits yet.
 const LONG_NS: u64 = 1_000_000_000;
-/// Locks of sessions that are followed at a time.
+/// Maximum number of locks followed at a time.
 const MOST: usize = 20_000;
-/// Parts that are remembered of one that does not matter yet: of each second, and of each statement in it.
+/// Maximum number of parts remembered of a lock that does not matter yet: one per second, and per statement in it.
 const MOST_PARTS: usize = 20;
 
 /// Which locks are recorded.
@@ -37,7 +37,7 @@ const MOST_PARTS: usize = 20;
 pub enum Locks {
     /// None: the table is not looked at.
     None,
-    /// Those that somebody waits for, and those that somebody has for a second or longer, but those that a transaction has on itself.
+    /// Those that somebody waits for, and those held for a second or longer, except those that a transaction holds on itself.
     ThatMatter,
     /// All that looks find.
     All,
@@ -56,7 +56,7 @@ pub(crate) struct LockTarget {
     pub(crate) classid: Option<u32>,
     pub(crate) objid: Option<u32>,
     pub(crate) objsubid: Option<u32>,
-    /// Every transaction has one of its own.
+    /// Every transaction holds one of its own.
     pub(crate) is_usual: bool,
 }
 
@@ -65,11 +65,11 @@ pub(crate) struct LockTarget {
 pub(crate) enum Whose {
     /// Of the process with this pid on this host.
     Process(u32),
-    /// Of a prepared transaction of this id, which no process has.
+    /// Of the prepared transaction with this id, which has no process.
     Prepared(u32),
 }
 
-/// A lock that somebody has, or waits for, at one moment.
+/// A lock that somebody holds, or waits for, at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LockRequest {
     pub(crate) whose: Whose,
@@ -78,9 +78,9 @@ pub(crate) struct LockRequest {
     pub(crate) granted: bool,
     /// It is noted with the session.
     pub(crate) fast_path: bool,
-    /// Which transaction of the session it is in; of locks that outlive a transaction 0.
+    /// The session's transaction that it belongs to; 0 for locks that outlive a transaction.
     pub(crate) transaction: u32,
-    /// For how long it has been waited for, nanoseconds, where the server says it.
+    /// How long it has been waited for, nanoseconds, where the server says so.
     pub(crate) waited_ns: Option<u64>,
 }
 
@@ -97,13 +97,13 @@ pub(crate) struct LockLook {
     pub(crate) requests: Vec<LockRequest>,
     /// By pid on this host.
     pub(crate) executed: HashMap<u32, Executed>,
-    /// Dropped, since the server changed them while they were read.
+    /// Dropped because the server changed them while they were read.
     pub(crate) torn: u64,
     /// Left out: there are too many.
     pub(crate) without_room: u64,
 }
 
-/// What is followed.
+/// What identifies a lock that is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     whose: Whose,
@@ -112,7 +112,7 @@ struct Key {
     granted: bool,
 }
 
-/// A lock that somebody has or waits for without a break, as far as looks tell.
+/// A lock that somebody holds or waits for without a break, as far as looks can tell.
 #[derive(Debug)]
 struct Run {
     since_ns: u64,
@@ -121,11 +121,11 @@ struct Run {
     transaction: u32,
     session: Option<SessionId>,
     matters: bool,
-    /// What is not handed on yet, in order.
+    /// What has not been reported yet, in order.
     parts: VecDeque<Part>,
 }
 
-/// Of a second.
+/// What was seen of it in a second.
 #[derive(Debug)]
 struct Part {
     time: i64,
@@ -175,15 +175,15 @@ impl LockWatch {
         self.looks > 0
     }
 
-    /// A look at this moment (CLOCK_MONOTONIC) that took so much CPU, nanoseconds, could not read the table.
+    /// A look that began at `begun` (CLOCK_MONOTONIC) and took `cpu_ns` of CPU time could not read the table.
     pub(crate) fn take_failure(&mut self, (begun, cpu_ns): (u64, u64), clock: Clock, rows: &mut Rows) {
         self.wait_for_next(begun, cpu_ns);
         self.due_ns = self.due_ns.max(begun + AFTER_FAILURE_NS);
         count(rows, clock.second_us(begun), lock_looks::NOT_READ, 1);
     }
 
-    /// What a look at this moment found that took so much CPU. `session`: of a pid on this host. Gives the statements in which those were
-    /// whose locks matter.
+    /// Adds the findings of a look that began at `begun` and took `cpu_ns` of CPU time. `session`: of a pid on this host. Returns the
+    /// processes whose locks matter, with their statements.
     pub(crate) fn take(
         &mut self,
         (begun, cpu_ns): (u64, u64),
@@ -271,7 +271,7 @@ impl LockWatch {
         executing
     }
 
-    /// Hands on all that matters: nothing is looked at any longer, or what was is no more.
+    /// Reports all that matters: no more looks will come, or what they found is gone.
     pub(crate) fn finish(&mut self, rows: &mut Rows) {
         for (key, mut run) in self.runs.drain() {
             if run.matters {
@@ -316,7 +316,7 @@ impl Run {
         self.parts.push_back(part);
     }
 
-    /// Those before this second.
+    /// Reports the parts before this second.
     fn hand_on(&mut self, key: &Key, before: i64, rows: &mut Vec<LockRow>) {
         while self.parts.front().is_some_and(|part| part.time < before) {
             let Some(part) = self.parts.pop_front() else {
@@ -400,7 +400,7 @@ mod tests {
         }
     }
 
-    /// Looks ten times a second, from a second of the clock on: what each found.
+    /// Looks ten times a second, from the start of a second; `looks`: what each found.
     fn rows(locks: Locks, looks: &[Vec<LockRequest>]) -> Rows {
         let clock = Clock::start();
         let mut watch = LockWatch::new(locks, 99).expect("it is looked");
@@ -419,7 +419,7 @@ mod tests {
         rows
     }
 
-    /// Of a pid: looks, time in tenths of a second, and the longest in such.
+    /// Of a session: looks, time and longest time, both in tenths of a second.
     fn of(rows: &Rows, session: u64) -> (u64, u64, u64) {
         let rows = rows.locks.iter().filter(|row| row.session == SessionId(session));
         rows.fold((0, 0, 0), |(looks, ns, longest), row| {
@@ -573,7 +573,7 @@ mod tests {
             (0..100).map(pause).collect()
         };
         let sum = |pauses: &[u64]| pauses.iter().sum::<u64>();
-        // As often as they may be; each of 1 ms; one of 20 ms among others of which 100 take 10 ms.
+        // As often as allowed; each of 1 ms; one of 20 ms among others of which 100 take 10 ms.
         assert_eq!(sum(&pauses(&|_| 10_000)), 100 * 101_010_101);
         let long = pauses(&|_| MS);
         assert!(long.iter().skip(20).all(|pause| *pause >= 199 * MS), "{long:?}");

@@ -1,5 +1,5 @@
-//! Every use of the internal locks of a server, counted by probes in the server's functions for some seconds. A use costs some
-//! microseconds, so this ends by itself: when its time is over, or when it takes too much.
+//! Every use of a server's internal locks, counted for some seconds by probes in the server's functions. Each use then costs
+//! some microseconds more, so this ends by itself: when its time is up, or when it costs too much.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use crate::database::Database;
 use crate::held_locks::{LockName, RawLock};
 use crate::host::online_cpus;
 
-/// What the probes may take of all CPUs of the host together. A pass that finds more ends them.
+/// Share of all CPUs of the host that the probes may take. A check that finds more ends them.
 const MOST_COST: f64 = 0.25;
-/// How often that is looked at. Shorter, a burst of some milliseconds would end them.
+/// How often that is checked. If it were shorter, a burst of a few milliseconds would end them.
 const LOOK_AT_COST_NS: u64 = 200_000_000;
-/// How often the kernel's sums are taken.
+/// How often the kernel's sums are fetched.
 const TAKE_NS: u64 = 1_000_000_000;
-/// The probes know so long before when the time that counts begins: a step is not longer, as a rule.
+/// The probes are told this long before the counted time begins: a step is not longer, as a rule.
 const AHEAD_NS: u64 = 60_000_000;
-/// Sums that are kept with lock and caller; beyond that by session and name.
+/// Maximum number of sums kept by lock and caller; beyond that, by session and name.
 const MOST_SUMS: usize = 200_000;
-/// However it goes, not more than these are kept.
+/// Maximum number of sums in any case.
 const MOST_SUMS_IN_ALL: usize = 250_000;
-/// Sessions whose uses are known to be theirs.
+/// Maximum number of sessions whose uses are known to be theirs.
 const MOST_SESSIONS: usize = 100_000;
 
-/// Counts them.
+/// Counts the uses.
 pub(crate) struct LockCounter {
     probes: LockProbes,
     /// By pid and start, CLOCK_MONOTONIC.
@@ -36,17 +36,17 @@ pub(crate) struct LockCounter {
     sums: HashMap<LockUseKey, LockUseSums>,
     /// Sums for which there was no room.
     lost: u64,
-    /// What was missing before what counts began.
+    /// What was missing before the counted time began.
     losses_before: LockUseLosses,
     attached_ns: u64,
-    /// What counts.
+    /// The counted time.
     begin_ns: u64,
     end_ns: u64,
-    /// What is to count. Until it has begun all does, so that there is something if the probes end before.
+    /// The time to count. Until it begins, everything counts, so that there is something if the probes end earlier.
     wanted: Option<(u64, u64)>,
     has_begun: bool,
     taken_ns: u64,
-    /// When the cost was looked at last, and the hits then.
+    /// When the cost was last checked, and the hits then.
     looked: (u64, u64),
     /// CPUs of the host.
     cpus: u32,
@@ -56,20 +56,20 @@ pub(crate) struct LockCounter {
     done: Option<LockUses>,
 }
 
-/// What the numbers mean that were counted.
+/// What the counted numbers mean.
 pub(crate) trait LockWords {
     /// What a lock is.
     fn lock(&mut self, lock: RawLock) -> LockName;
 
-    /// Of which relation a file is; empty where it is of none, or that is not known.
+    /// The relation that a file belongs to; empty if none, or not known.
     fn relation(&mut self, file: &str) -> Arc<str>;
 
-    /// The place in the code of a process at which a function was called, and who called that one (0 = not known).
+    /// The place in a process's code from which a function was called, and where that code was called from (0 = not known).
     fn code(&mut self, pid: u32, caller: u64, outer: u64) -> StackId;
 }
 
 impl LockCounter {
-    /// Puts the probes in. From now on all uses count.
+    /// Attaches the probes. From now on all uses count.
     ///
     /// # Errors
     /// There is no place for them, or the kernel refuses.
@@ -98,7 +98,7 @@ impl LockCounter {
         })
     }
 
-    /// What is used between these moments counts (CLOCK_MONOTONIC), and nothing else. The first moment is always the same.
+    /// Counts only uses between these times (CLOCK_MONOTONIC). The first is the same in every call.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -114,7 +114,7 @@ impl LockCounter {
         self.begin_if_near(monotonic_ns())
     }
 
-    /// The time that counts begins soon: what was counted so far is not in it.
+    /// If the counted time begins soon, discards what was counted so far.
     fn begin_if_near(&mut self, now: u64) -> Result<(), CollectError> {
         let Some((begin_ns, end_ns)) = self.wanted else {
             return Ok(());
@@ -123,7 +123,7 @@ impl LockCounter {
             return Ok(());
         }
         self.has_begun = true;
-        // Where dbtime had no CPU when it should have begun, it begins later.
+        // If dbtime had no CPU when it should have begun, it begins later.
         (self.begin_ns, self.end_ns) = (begin_ns.max(now), end_ns);
         self.probes.set_window(self.begin_ns, end_ns)?;
         self.probes.take(&mut |_, _| {})?;
@@ -131,12 +131,12 @@ impl LockCounter {
         self.lost = 0;
         self.losses_before = self.probes.losses();
         self.taken_ns = now;
-        // What it cost until now ends it no more: there would be nothing to show.
+        // Its cost so far no longer ends it: there would be nothing to show.
         self.looked = (now, self.probes.hits().0);
         Ok(())
     }
 
-    /// A process is this session.
+    /// Uses of this process belong to the session.
     pub(crate) fn know(&mut self, pid: u32, start_ns: u64, session: SessionId) {
         if self.sessions.len() < MOST_SESSIONS || self.sessions.contains_key(&(pid, start_ns)) {
             self.sessions.insert((pid, start_ns), session);
@@ -150,7 +150,7 @@ impl LockCounter {
         }
     }
 
-    /// What has to be done now and then. True when it is over, and [`LockCounter::finish`] is due.
+    /// What has to be done now and then. True if it is over, and [`LockCounter::finish`] is due.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -175,7 +175,7 @@ impl LockCounter {
         let (hits, _) = self.probes.hits();
         self.looked = (now, hits);
         let cost = hits.saturating_sub(before) as f64 * self.probes.hit_ns() as f64 / (now - since) as f64;
-        // What a hit costs was measured when they began, of code that does nothing else: it may be less.
+        // The cost of a hit was measured at the start, on code that does nothing else: the real cost may be less.
         let cost = cost.min(self.cpus.into());
         if is_too_much(cost, self.cpus) {
             self.stop(format!(
@@ -192,7 +192,7 @@ impl LockCounter {
         self.probes.take(&mut |key, sums| add(kept, lost, key, sums))
     }
 
-    /// Takes the probes out, and adds up what was counted: of these processes also what they still have.
+    /// Detaches the probes, and adds up what was counted, including locks that these processes still hold.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -233,7 +233,7 @@ impl LockCounter {
                 };
                 let named = words.lock(lock);
                 LockUse {
-                    // One that nobody has told of yet is nobody's.
+                    // A process that is not known yet belongs to no session.
                     session: self
                         .sessions
                         .get(&(key.pid, key.start_ns))
@@ -281,12 +281,12 @@ impl LockCounter {
     }
 }
 
-/// Whether so many CPUs are too much of these.
+/// Whether a cost of this many CPUs is too much.
 fn is_too_much(cost: f64, cpus: u32) -> bool {
     cost > MOST_COST * f64::from(cpus)
 }
 
-/// Adds what was counted; where there is no room any longer, by session, name and mode only.
+/// Adds what was counted; when there is no room left, by session, name and mode only.
 fn add(kept: &mut HashMap<LockUseKey, LockUseSums>, lost: &mut u64, mut key: LockUseKey, more: LockUseSums) {
     if kept.len() >= MOST_SUMS && !kept.contains_key(&key) {
         (key.address, key.caller, key.outer, key.statement) = (0, 0, 0, 0);
@@ -299,7 +299,7 @@ fn add(kept: &mut HashMap<LockUseKey, LockUseSums>, lost: &mut u64, mut key: Loc
     *kept.entry(key).or_default() += more;
 }
 
-/// In which they are told.
+/// The order in which they are reported.
 fn order(of: &LockUse) -> (SessionId, &str, u64, &str, Option<u32>, bool, StackId, u64) {
     (
         of.session,
@@ -348,7 +348,7 @@ mod tests {
         for address in 1..=MOST_SUMS as u64 + 5 {
             add(&mut kept, &mut lost, key(1, address), ONE);
         }
-        // Those that are known still are.
+        // Known ones stay known.
         add(&mut kept, &mut lost, key(1, 1), ONE);
         assert_eq!((kept.len(), lost), (MOST_SUMS + 1, 0));
         let merged = LockUseKey {

@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 
 use crate::process;
 
-/// Bytes of a text that are read at a time, up to a multiple of them: the rest of a buffer is not touched, reading it might allocate
-/// it, and what lies behind the text on another page need not be there.
+/// Bytes of a text that are read at a time, up to a multiple of them: the rest of a buffer is not touched, as reading might allocate it,
+/// and the page behind the text need not exist.
 const PIECE: usize = 512;
 
 /// Fills all parts, each from an address of the process, in one system call as far as the kernel offers it.
@@ -54,7 +54,7 @@ pub(crate) fn read(pid: u32, parts: &mut [(u64, &mut [u8])]) -> io::Result<()> {
     })
 }
 
-/// The bytes at an address, up to a zero, and not beyond so many by more than a piece.
+/// The bytes at an address, up to a NUL; at most `most`, plus less than a piece.
 ///
 /// # Errors
 /// As [`read`].
@@ -121,7 +121,7 @@ mod tests {
     fn a_text_may_end_where_the_memory_does() {
         const PAGE: usize = 4096;
         let text = b"the end\0";
-        // SAFETY: two new pages of this process's own, of which the second is given back at once and the first is used within its bounds.
+        // SAFETY: two new pages of this process's own, of which the second is unmapped at once and the first is used within its bounds.
         let begin = unsafe {
             let pages = libc::mmap(
                 std::ptr::null_mut(),

@@ -1,23 +1,23 @@
 //! Priority of the recorder's own thread.
 //!
-//! Beside hundreds of busy sessions a thread of usual priority has one in hundreds parts of a CPU: it would need a quarter of a
-//! minute to begin. Once recording has begun it is of usual priority: whom it records comes first.
+//! Next to hundreds of busy sessions, a thread of normal priority gets one part in hundreds of a CPU: starting would take a
+//! quarter of a minute. Once recording has started, its priority is normal: the recorded sessions come first.
 
 use std::io;
 
-/// While recording begins: half a second of CPU.
+/// While recording starts: half a second of CPU time.
 pub(crate) const BEGINNING: i32 = -20;
 
-/// A raised priority of the calling thread, and of threads that it starts meanwhile. Given back when dropped, by the same thread.
+/// A raised priority of the calling thread, and of threads that it starts meanwhile. Restored when dropped, by the same thread.
 #[derive(Debug)]
 pub(crate) struct Priority {
     before: i32,
 }
 
 impl Priority {
-    /// Raises it. None where that is not allowed (it needs CAP_SYS_NICE): all goes on, later on a busy host.
+    /// Raises it. None if that is not allowed (it needs CAP_SYS_NICE): everything works, but later on a busy host.
     pub(crate) fn raise(nice: i32) -> Option<Priority> {
-        // SAFETY: a plain call; on Linux 0 is the calling thread. What it fails with cannot be told from a priority of -1.
+        // SAFETY: a plain call; on Linux 0 is the calling thread. Its error cannot be distinguished from a priority of -1.
         let before = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
         let priority = Priority { before };
         (nice < before && set(nice).is_ok()).then_some(priority)
@@ -30,7 +30,7 @@ impl Drop for Priority {
     }
 }
 
-/// Takes a priority above the usual one from the calling thread, for good: of a process that was started by a raised thread.
+/// Drops a raised priority of the calling thread for good: in a process that was started by a raised thread.
 ///
 /// # Errors
 /// The kernel refuses.

@@ -8,17 +8,17 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::CollectError;
 
-/// A capability, its bit in `CapEff` (`linux/capability.h`), and whether `CAP_SYS_ADMIN`, bit 21, stands for it.
+/// A capability, its bit in `CapEff` (`linux/capability.h`), and whether `CAP_SYS_ADMIN`, bit 21, implies it.
 type Capability = (&'static str, u32, bool);
 
-/// To load programs into the kernel.
+/// To load BPF programs.
 const PROGRAMS: [Capability; 2] = [("CAP_BPF", 39, true), ("CAP_PERFMON", 38, true)];
-/// To read other processes, besides.
+/// To read other processes, too.
 const PROCESSES: [Capability; 2] = [("CAP_SYS_PTRACE", 19, false), ("CAP_DAC_READ_SEARCH", 2, false)];
 /// To write the files of tracefs, which are root's.
 const TRACE_FILES: Capability = ("CAP_DAC_OVERRIDE", 1, false);
 const SYS_ADMIN: u32 = 21;
-/// To open what a process has mapped also when it has been deleted.
+/// To open files that a process has mapped even if they have been deleted.
 const CHECKPOINT_RESTORE: u32 = 40;
 /// Inode of the initial pid namespace (`PROC_PID_INIT_INO` in `linux/proc_ns.h`).
 const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
@@ -41,7 +41,7 @@ pub(crate) fn check_recording() -> Result<(), CollectError> {
     check_capabilities(&[PROGRAMS, PROCESSES].concat())
 }
 
-/// Checks what reading other processes needs without any program in the kernel.
+/// Checks what reading other processes without any BPF program needs.
 ///
 /// # Errors
 /// Names what is missing.
@@ -49,7 +49,7 @@ pub(crate) fn check_processes() -> Result<(), CollectError> {
     check_capabilities(&PROCESSES)
 }
 
-/// Checks what programs in the kernel need that look at no process.
+/// Checks what BPF programs that look at no process need.
 ///
 /// # Errors
 /// Names what is missing.
@@ -81,25 +81,25 @@ fn check_capabilities(needed: &[Capability]) -> Result<(), CollectError> {
     Ok(())
 }
 
-/// Whether mapped files can be opened that have been deleted or replaced.
+/// Whether mapped files that have been deleted or replaced can be opened.
 pub(crate) fn can_open_deleted_files() -> bool {
     effective_capabilities().is_ok_and(|has| has & (1 << CHECKPOINT_RESTORE | 1 << SYS_ADMIN) != 0)
 }
 
-/// What a thread keeps that reads processes, and what it reads of files of theirs.
+/// What a thread keeps to read processes and files of theirs.
 pub(crate) const READS_PROCESSES: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::SYS_PTRACE)
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::CHECKPOINT_RESTORE);
-/// What it keeps besides that writes a recording, where that lies in somebody else's directory.
+/// What it keeps besides to write a recording into somebody else's directory.
 pub(crate) const WRITES: CapabilitySet = CapabilitySet::DAC_OVERRIDE;
-/// What it keeps besides that gives a recording to somebody else once it has ended.
+/// What it keeps besides to give a recording to somebody else once it has ended.
 pub(crate) const GIVES_AWAY: CapabilitySet = CapabilitySet::CHOWN;
-/// What it keeps besides that reads /proc/PID/stack.
+/// What it keeps besides to read /proc/PID/stack.
 pub(crate) const READS_KERNEL_STACKS: CapabilitySet = CapabilitySet::SYS_ADMIN;
 
-/// Gives up for good all capabilities but these, and all ways to get one back (`no_new_privs`): for this thread, and for those
-/// that it starts from now on.
+/// Gives up all capabilities but these for good, and all ways to get one back (`no_new_privs`), for this thread and those that it
+/// starts from now on.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -115,7 +115,7 @@ pub(crate) fn keep_only(kept: CapabilitySet) -> Result<(), CollectError> {
     rustix::thread::set_no_new_privs(true).map_err(refused)
 }
 
-/// Gives up for good all capabilities of the calling thread, and of those that it starts from now on: for who speaks to strangers.
+/// Gives up all capabilities for good, for this thread and those that it starts from now on: for code that talks to strangers.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -123,10 +123,10 @@ pub fn give_up_all_privileges() -> Result<(), CollectError> {
     keep_only(CapabilitySet::empty())
 }
 
-/// What the kernel says of its own types.
+/// The kernel's type information (BTF).
 pub(crate) const TYPE_INFORMATION: &str = "/sys/kernel/btf/vmlinux";
 
-/// Checks that the kernel says where its fields lie.
+/// Checks that the kernel says where its fields are.
 ///
 /// # Errors
 /// It does not.
@@ -139,7 +139,7 @@ pub(crate) fn check_type_information() -> Result<(), CollectError> {
     Ok(())
 }
 
-/// Checks that pids are those that the kernel's programs see.
+/// Checks that pids are those that BPF programs see.
 ///
 /// # Errors
 /// This process has a pid namespace of its own.

@@ -1,11 +1,11 @@
-//! Two functions of dbtime's own that do nothing, on which it is measured what probes cost on this host: they begin as those of a
-//! server do, with a `push`.
+//! Two no-op functions of dbtime's own, to measure what probes cost on this host: they begin with a `push`, as a server's
+//! functions do.
 
 use crate::CollectError;
 #[cfg(target_arch = "x86_64")]
 use crate::symbols::maps;
 
-/// Where probes stand in dbtime's own executable: at the entry of what stands for taking a lock, and of what gives it back.
+/// Where probes go in dbtime's own executable: the entries of the functions that stand for acquiring and releasing a lock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Places {
     pub(crate) ask: u64,

@@ -1,4 +1,4 @@
-//! What /proc says of one process. Every file can vanish at any moment: the answer is then none.
+//! What /proc says about one process. Any file can vanish at any moment: the answer is then None.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -27,7 +27,7 @@ pub(crate) fn parent(pid: u32) -> Option<u32> {
     stat_field(&fs::read(path(pid, "stat")).ok()?, 4)?.parse().ok()
 }
 
-/// Processes whose parent it is.
+/// Child processes.
 pub(crate) fn children(pid: u32) -> Vec<u32> {
     match fs::read_to_string(path(pid, &format!("task/{pid}/children"))) {
         Ok(text) => text
@@ -42,7 +42,7 @@ pub(crate) fn children(pid: u32) -> Vec<u32> {
     }
 }
 
-/// When the process began, in clock ticks since the boot: tells it from a later one of the same pid.
+/// Start of the process, in clock ticks since boot: distinguishes it from a later one with the same pid.
 pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
     stat_field(&fs::read(path(pid, "stat")).ok()?, 22)?.parse().ok()
 }
@@ -55,7 +55,7 @@ pub(crate) fn stat_field(stat: &[u8], place: usize) -> Option<&str> {
     rest.split_whitespace().nth(place - 3)
 }
 
-/// When the process began, to a hundredth of a second.
+/// Start of the process, to a hundredth of a second.
 pub(crate) fn started(pid: u32) -> Option<SystemTime> {
     let ticks: u64 = stat_field(&fs::read(path(pid, "stat")).ok()?, 22)?.parse().ok()?;
     let text = fs::read_to_string("/proc/stat").ok()?;

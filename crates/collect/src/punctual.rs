@@ -1,17 +1,17 @@
-//! A thread that is at work at a moment, where a timer would be late.
+//! A thread that acts right at a moment, where a timer would be late.
 //!
-//! A CPU that sleeps takes up its timer late: by microseconds where it is a real one, by a tenth of a millisecond in some virtual
-//! machines, where a busy one needs 20 µs. A sampler that waits for a timer comes latest when nothing runs, often after the
-//! very wait that had left the CPU idle, and together with the interrupt that ended it. On a machine where a wait for the
-//! disk took 0.1 ms, half of that time was not seen.
+//! A sleeping CPU handles its timer late: by microseconds on real hardware, by a tenth of a millisecond in some virtual machines,
+//! where a busy one needs 20 µs. A sampler that waits for a timer is latest when nothing runs, often after the very wait that had
+//! left the CPU idle, and together with the interrupt that ended it. On a machine where a wait for the disk took 0.1 ms, half of
+//! that time was not seen.
 //!
-//! So a thread comes up shortly before the moment, gives way to everything else (SCHED_IDLE), and where its CPU is idle looks at the
-//! clock until the moment has come. Where all CPUs are busy it is not run, and the timer remains.
+//! So a thread wakes up shortly before the moment, gives way to everything else (SCHED_IDLE) and, if its CPU is idle, polls the
+//! clock until the moment has come. If all CPUs are busy it is not run, and the timer remains.
 //!
-//! While it gives way it stands in the queue of its CPU, and even that disturbs: a CPU with a second task in its queue does not
-//! take who was woken beside it, so that clients and sessions that answer each other run on two CPUs in place of one (a quarter of
-//! the throughput of pgbench's shortest queries, measured). So it gives way from shortly before the moment until then at most, is
-//! called back when the moment has passed without it, and where it was in vain several times it seldom tries.
+//! While it gives way it is in the run queue of its CPU, and even that disturbs: if a CPU has a second task in its queue, tasks
+//! woken there go elsewhere, so that clients and sessions that answer each other run on two CPUs instead of one (a quarter of the
+//! throughput of pgbench's shortest queries, measured). So it gives way at most from shortly before the moment until then, is called
+//! back when the moment has passed without it, and seldom tries after several attempts in vain.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,21 +23,21 @@ use crate::bpf::{become_real_time, make_real_time, thread_cpu_ns};
 use crate::clock::{NOTICES_STOP, monotonic_ns, sleep_until};
 use crate::timer::Timer;
 
-/// How late the thread itself comes up is known from so many moments.
+/// How many moments are remembered to know how late the thread wakes up.
 const REMEMBERED: usize = 32;
-/// Which of these counts, from the least late: where all CPUs are busy it comes late for another reason.
+/// Which of these counts, from the least late: if all CPUs are busy, it is late for another reason.
 const TYPICAL: usize = REMEMBERED / 4;
-/// Twice as late it is seldom on an idle CPU.
+/// On an idle CPU it is seldom twice as late.
 const MARGIN: u64 = 2;
-/// At most this part of a period is spent looking at the clock, and never longer than this.
+/// At most this part of a period is spent polling the clock, and never longer than this.
 const SHARE_OF_PERIOD: u64 = 10;
 const LONGEST_NS: u64 = 400_000;
-/// Where it was in vain so many times in a row, it tries one of so many moments.
+/// After this many attempts in vain in a row, it tries one in this many moments.
 const IN_VAIN: u32 = 4;
 const SELDOM: u32 = 16;
-/// Who comes later than that has not been on time.
+/// Anything later than this is not on time.
 const ON_TIME_NS: u64 = 10_000;
-/// The timer of who waits is put off by so much while the thread looks at the clock: it would interrupt it at the very moment.
+/// How much the waiter's timer is put off while the thread polls the clock: it would interrupt it at the very moment.
 const PUT_OFF_NS: u64 = 150_000;
 
 /// What the thread does at the moment.
@@ -49,7 +49,7 @@ struct Shared {
     moment: AtomicU64,
     stop: AtomicBool,
     cpu_ns: AtomicU64,
-    /// The thread's number in the kernel, 0 = it does not run.
+    /// The thread's id; 0 = it is not running.
     thread_id: AtomicI32,
     /// Moments since the last at which it was on time.
     in_vain: AtomicU32,
@@ -64,18 +64,18 @@ pub(crate) struct Punctual {
 }
 
 impl Punctual {
-    /// Starts the thread. Its moments are less than this apart on average; `timer` is that of who acts when it does not, and fires
-    /// when it has.
+    /// Starts the thread. Its moments are less than this apart on average; `timer` belongs to whoever acts when it does not, and
+    /// fires when it has.
     ///
     /// # Errors
-    /// There can be no thread.
+    /// The thread cannot be started.
     pub(crate) fn start(period_ns: u64, timer: Arc<Timer>, act: Act) -> io::Result<Punctual> {
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("dbtime-punctual".to_string())
             .spawn(move || {
-                // Who may not become important is of no use.
+                // Without real-time priority it is of no use.
                 if become_real_time().is_ok() && make_timers_exact().is_ok() {
                     // SAFETY: a plain call without arguments.
                     of_thread
@@ -102,16 +102,16 @@ impl Punctual {
         self.unpark.unpark();
     }
 
-    /// The moment has passed without it: what it was to do has been done. It leaves the queue that it stands in.
+    /// The moment has passed without it, and its work has been done: it leaves the run queue.
     pub(crate) fn call_back(&self) {
         let thread = self.shared.thread_id.load(Ordering::Acquire);
         if thread != 0 {
-            // It becomes important by itself otherwise, when it is run.
+            // Otherwise it becomes real-time by itself, when it is run.
             let _ = make_real_time(thread);
         }
     }
 
-    /// CPU time that it took.
+    /// CPU time that it has used.
     pub(crate) fn cpu_ns(&self) -> u64 {
         self.shared.cpu_ns.load(Ordering::Relaxed)
     }
@@ -143,14 +143,14 @@ fn be_on_time(shared: &Shared, period_ns: u64, timer: &Timer, mut act: Act) {
             return;
         }
         lateness.add(monotonic_ns() - come_up);
-        // Who cannot give way must not look at the clock for long.
+        // If it cannot give way, it must not poll the clock for long.
         if give_way().is_err() {
             return;
         }
         if monotonic_ns() < moment {
             timer.set(moment + PUT_OFF_NS);
             while monotonic_ns() < moment {
-                // In the kernel at every turn: some kernels let a task that is woken wait until what runs enters it.
+                // Into the kernel at every turn: on some kernels a woken task waits until the running one enters it.
                 std::thread::yield_now();
             }
         }
@@ -167,7 +167,7 @@ fn be_on_time(shared: &Shared, period_ns: u64, timer: &Timer, mut act: Act) {
     }
 }
 
-/// How late the thread came up the last times.
+/// How late the thread woke up the last times.
 struct Lateness {
     last: VecDeque<u64>,
     lead: u64,
@@ -183,7 +183,7 @@ impl Lateness {
         }
     }
 
-    /// How long before the moment the thread has to come up.
+    /// How long before the moment the thread has to wake up.
     fn lead(&self) -> u64 {
         self.lead
     }
@@ -200,7 +200,7 @@ impl Lateness {
     }
 }
 
-/// Makes everything else come before the calling thread.
+/// Lets everything else run before the calling thread.
 fn give_way() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: pid 0 is the calling thread; `parameters` is valid.
@@ -210,7 +210,7 @@ fn give_way() -> io::Result<()> {
     }
 }
 
-/// The timers of the calling thread, as long as it is not important.
+/// The timers of the calling thread, while it is not real-time.
 fn make_timers_exact() -> io::Result<()> {
     // SAFETY: a plain call with integer arguments, about the calling thread.
     match unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) } {

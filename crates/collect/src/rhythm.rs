@@ -1,15 +1,14 @@
-//! When a sampler looks: once in each period, at a random moment of it, and never so often that it would take more than its
-//! share of a CPU.
+//! When a sampler looks: once per period, at a random moment in it, and never so often that it would use more than its share of a CPU.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::monotonic_ns;
 use crate::seconds::USUAL_NS;
 
-/// No longer a rest than this, whatever a pass has used: totals are due every second.
+/// The longest rest, whatever a pass has used: totals are due every second.
 const LONGEST_REST_NS: u64 = 2_000_000_000;
 
-/// The last time in which a sampler did not run, by its own looks: it was stopped, or the host stood still.
+/// The last time in which a sampler did not run, judging by its own passes: it was stopped, or the host stood still.
 #[derive(Debug, Default)]
 pub(crate) struct Standstill {
     length_ns: AtomicU64,
@@ -17,7 +16,7 @@ pub(crate) struct Standstill {
 }
 
 impl Standstill {
-    /// How long it was, and until when (CLOCK_MONOTONIC); none yet.
+    /// How long it was, and until when (CLOCK_MONOTONIC); None: there was none yet.
     pub(crate) fn last(&self) -> Option<(u64, u64)> {
         let until = self.until_ns.load(Ordering::Acquire);
         (until > 0).then(|| (self.length_ns.load(Ordering::Relaxed), until))
@@ -45,12 +44,12 @@ impl Rhythm {
         }
     }
 
-    /// Moment of the next pass: at a fixed rhythm the samples could keep step with something the database does periodically.
+    /// Time of the next pass: at a fixed rhythm, samples could stay in step with something that the database does periodically.
     pub(crate) fn next(&mut self) -> u64 {
         self.begin_of_period + self.random.u64(0..self.period)
     }
 
-    /// A pass begins at this moment. The time since the one before is noted when it was too long.
+    /// A pass begins at this moment. The time since the previous one is noted if it was too long.
     pub(crate) fn begins(&mut self, now: u64, standstill: &Standstill) {
         let pause = now.saturating_sub(std::mem::replace(&mut self.last_pass, now));
         if pause > USUAL_NS {
@@ -59,8 +58,8 @@ impl Rhythm {
         }
     }
 
-    /// A pass has ended now, and used so much of a CPU: not the time that it took, of which it may have waited for a lock of the kernel. True
-    /// when the next ones come late for the sake of the CPU.
+    /// A pass has ended now and used this much CPU time: not the time that it took, as it may have waited for a lock in the kernel. True if
+    /// the next ones are late to save CPU time.
     pub(crate) fn ended(&mut self, now: u64, cpu_ns: u64) -> bool {
         self.begin_of_period += self.period;
         let rest = (cpu_ns * (self.share_of_cpu - 1)).min(LONGEST_REST_NS);
@@ -100,7 +99,7 @@ mod tests {
         let (mut rhythm, begin) = rhythm();
         assert!(rhythm.ended(begin + 5 * MS, 4 * MS));
         assert!(rhythm.next() >= begin + (5 + 9 * 4) * MS);
-        // 300 ms in the queue of a lock.
+        // 300 ms of waiting for a lock.
         let (mut rhythm, begin) = self::rhythm();
         assert!(rhythm.ended(begin + 300 * MS, MS / 2));
         let next = rhythm.next();

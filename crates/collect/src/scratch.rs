@@ -1,5 +1,5 @@
-//! Folders for what is needed only while a command runs. They go with their owner; what one that was killed has left behind, the
-//! next start that could make one removes. A mark inside tells it from what people call alike.
+//! Folders needed only while a command runs. They are removed with their owner; those of a killed owner are removed by the next start that
+//! could make one. A mark inside distinguishes them from what people have named alike.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-/// Beginnings of their names in the temporary directory.
+/// Prefixes of their names in the temporary directory.
 const PREFIXES: [&str; 5] = [
     Scratch::DIVE,
     Scratch::CALIBRATE,
@@ -19,7 +19,7 @@ const PREFIXES: [&str; 5] = [
     Scratch::DEBUGINFOD,
 ];
 
-/// File inside of each. Whoever is killed before he has made it leaves an empty folder.
+/// File inside of each. An owner killed before creating it leaves an empty folder.
 const MARK: &str = ".dbtime-scratch";
 
 /// A folder that only its owner may read, removed when dropped.
@@ -33,19 +33,19 @@ pub struct Scratch {
 impl Scratch {
     /// The text of a dive.
     pub const DIVE: &str = "dbtime-dive-";
-    /// What tools write while looking is calibrated.
+    /// What tools write during a calibration.
     pub const CALIBRATE: &str = "dbtime-calibrate-";
     /// Rows of an import that do not fit into memory.
     pub const IMPORT: &str = "dbtime-import-";
-    /// Copies of what was read of a store.
+    /// Copies of what was read from a store.
     pub const STORE: &str = "dbtime-store-";
-    /// Debug files that are fetched.
+    /// Debug files that were fetched.
     pub(crate) const DEBUGINFOD: &str = "dbtime-debuginfod-";
 
-    /// Makes one in the temporary directory.
+    /// Creates one in the temporary directory.
     ///
     /// # Errors
-    /// There is no room.
+    /// It cannot be created.
     pub fn new(prefix: &str) -> io::Result<Scratch> {
         let home = std::env::temp_dir();
         loop {
@@ -58,7 +58,7 @@ impl Scratch {
                         format!("{}: cannot create a temporary directory: {e}", home.display()),
                     )
                 })?;
-            // Another start may take it for abandoned, and remove it, before it is locked.
+            // Another start may take it for abandoned and remove it before it is locked.
             if let Ok(Some(lock)) = lock_folder(folder.path()) {
                 File::create_new(folder.path().join(MARK))?;
                 return Ok(Scratch { folder, _lock: lock });
@@ -89,7 +89,7 @@ fn remove_abandoned(home: &Path) -> Vec<String> {
         .collect();
     let mut done = Vec::new();
     for folder in folders {
-        // Nobody else's: it may have been planted.
+        // Only this user's: others may have been planted.
         let Ok(Some(_lock)) = lock_folder(&folder) else {
             continue;
         };
@@ -105,7 +105,7 @@ fn remove_abandoned(home: &Path) -> Vec<String> {
     done
 }
 
-/// Locks a folder of this user's, as long as the file is open; none when somebody else has it, or when it is no folder or not this user's.
+/// Locks a folder of this user's, as long as the file is open; None if somebody else has it, or if it is another user's or gone.
 pub fn lock_folder(folder: &Path) -> io::Result<Option<File>> {
     let file = OpenOptions::new()
         .read(true)
@@ -138,7 +138,7 @@ mod tests {
             "dbtime-debuginfod-left",
             "dbtime-import-used",
             "other-dive-x",
-            // A recording that somebody calls so.
+            // A recording that somebody has named so.
             "dbtime-import-monday.dbt",
         ] {
             fs::create_dir(at(name)).expect("an own folder");

@@ -1,7 +1,7 @@
-//! The seconds that an interval of a session's account is written under.
+//! The seconds that an interval of a session's account is booked to.
 //!
-//! Usually it is one: totals are taken once a second. After a time in which nobody took them (the recorder was stopped, the host
-//! stood still) it is all that have passed, and what is known of them together is spread evenly.
+//! Usually it is one: totals are taken once a second. After a time without totals (the recorder was stopped, the host stood
+//! still) it is all that have passed, and what is known about them together is spread evenly.
 
 use crate::clock::Clock;
 
@@ -10,13 +10,13 @@ pub(crate) const USUAL_NS: u64 = 2_500_000_000;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The moment that an interval is written under, CLOCK_MONOTONIC. Intervals begin and end within a pass of a whole second: their
-/// middle says which second is meant.
+/// The moment that decides the second of an interval, CLOCK_MONOTONIC. Intervals begin and end within a pass of a whole second:
+/// their middle says which second is meant.
 pub(crate) fn middle(begin: u64, end: u64) -> u64 {
     begin + end.saturating_sub(begin) / 2
 }
 
-/// Begin of each second (microseconds since the Unix epoch), and how much of the interval lies up to its end.
+/// Start of each second (microseconds since the Unix epoch), and how much of the interval has passed by its end.
 #[derive(Debug)]
 pub(crate) struct Seconds(Vec<(i64, u64)>);
 
@@ -54,7 +54,7 @@ impl Seconds {
         Seconds(vec![(clock.second_us(moment), 1)])
     }
 
-    /// Numbers of the interval, divided among its seconds: the parts sum to them.
+    /// Divides numbers of the interval among its seconds: the parts sum to them.
     pub(crate) fn spread<const N: usize>(&self, numbers: [u64; N]) -> impl Iterator<Item = (i64, [u64; N])> {
         let whole = self.0.last().map_or(1, |(_, until)| *until).max(1);
         let mut given = [0; N];

@@ -1,5 +1,5 @@
-//! Reads the machine code of small functions of an executable, for the places of data that no symbol names: a function that returns
-//! a field of a record, or increments a counter, says in its instructions where they lie.
+//! Reads the machine code of small functions of an executable to find data that no symbol names: the instructions of a function that
+//! returns a field of a record, or increments a counter, say where that is.
 //!
 //! x86-64 only.
 
@@ -9,7 +9,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpAc
 
 use crate::executable::Executable;
 
-/// Of the code of a function so much is read (those that are asked for have 30 to 60 bytes, with and without optimisation).
+/// Maximum bytes of a function (those that are asked for have 30 to 60, with and without optimisation).
 const CODE: usize = 128;
 
 /// Memory that an instruction reads or writes.
@@ -17,18 +17,18 @@ const CODE: usize = 128;
 pub(crate) enum Operand {
     /// At an address that is fixed once the executable is in memory.
     Static { address: u64, bytes: usize },
-    /// So far behind the address in a register.
+    /// At this offset from the address in a register.
     Field { offset: u64, bytes: usize },
 }
 
-/// What a function of this name reads and writes, each once, in order. None when there is no such function, or it does something
+/// What the function with this name reads and writes, each once, in order. None if there is no such function, or it does something
 /// else too: it calls, jumps elsewhere, or is not small.
 pub(crate) fn operands_of(executable: &Executable, function: &str) -> Option<Vec<Operand>> {
     let (code, address) = code_of(executable, function)?;
     operands(&code, address)
 }
 
-/// The code of a function of this name, and where it lies. None when there is no such function, or it is not small.
+/// The code of the function with this name, and its address. None if there is no such function, or it is not small.
 fn code_of(executable: &Executable, function: &str) -> Option<(Vec<u8>, u64)> {
     if !cfg!(target_arch = "x86_64") {
         return None;
@@ -42,15 +42,15 @@ fn code_of(executable: &Executable, function: &str) -> Option<(Vec<u8>, u64)> {
     Some((code, function.address))
 }
 
-/// Data that an instruction names by an address that is fixed once the executable is in memory.
+/// Data that an instruction refers to by an address that is fixed once the executable is in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StaticData {
     pub(crate) address: u64,
-    /// That it reads or writes there; 0 = it only takes the address.
+    /// Bytes read or written there; 0 = it only takes the address.
     pub(crate) bytes: usize,
 }
 
-/// The data of its executable that a function of this name refers to, whatever else it does, each once. None when there is no such
+/// The data of its executable that the function with this name refers to, whatever else it does, each once. None if there is no such
 /// function, or it is not small.
 pub(crate) fn static_data_of(executable: &Executable, function: &str) -> Option<Vec<StaticData>> {
     let (code, address) = code_of(executable, function)?;
@@ -58,8 +58,8 @@ pub(crate) fn static_data_of(executable: &Executable, function: &str) -> Option<
     Some(static_data(&code, address, begin..begin.saturating_add(length)))
 }
 
-/// The same of code that lies at an address, of data that lie there. A number among them is taken for an address: so code says it
-/// that is not position independent.
+/// The same for code at an address, and data in a range. A number in that range is taken for an address: code that is not position
+/// independent refers to data like this.
 fn static_data(code: &[u8], address: u64, data: Range<u64>) -> Vec<StaticData> {
     let mut found = Vec::new();
     for instruction in Decoder::with_ip(64, code, address, DecoderOptions::NONE) {
@@ -86,8 +86,8 @@ fn static_data(code: &[u8], address: u64, data: Range<u64>) -> Vec<StaticData> {
     found
 }
 
-/// Whether a function that begins with this code makes its frame the first thing it does: `push rbp; mov rbp, rsp`, perhaps behind the
-/// mark of a target of jumps (`endbr64`).
+/// Whether a function that begins with this code sets up its frame first: `push rbp; mov rbp, rsp`, perhaps after the mark of a jump
+/// target (`endbr64`).
 pub(crate) fn keeps_frame_pointer(code: &[u8]) -> bool {
     const MARK: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
     const FRAMES: [&[u8]; 2] = [&[0x55, 0x48, 0x89, 0xe5], &[0x55, 0x48, 0x8b, 0xec]];
@@ -95,7 +95,7 @@ pub(crate) fn keeps_frame_pointer(code: &[u8]) -> bool {
     FRAMES.iter().any(|frame| code.starts_with(frame))
 }
 
-/// The same of the code of a whole function that lies at an address.
+/// As [`operands_of`], for the code of a whole function at an address.
 pub(crate) fn operands(code: &[u8], address: u64) -> Option<Vec<Operand>> {
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
     let mut factory = iced_x86::InstructionInfoFactory::new();
@@ -106,12 +106,12 @@ pub(crate) fn operands(code: &[u8], address: u64) -> Option<Vec<Operand>> {
         decoder.decode_out(&mut instruction);
         match instruction.flow_control() {
             FlowControl::Next | FlowControl::ConditionalBranch => {}
-            // Back to where it was, as of a loop: gcc makes one of it where it does not optimise for speed.
+            // A jump within it, as of a loop: gcc makes one of it where it does not optimise for speed.
             FlowControl::UnconditionalBranch if inside.contains(&instruction.near_branch_target()) => {}
             FlowControl::Return => return Some(found),
             _ => return None,
         }
-        // Registers that are saved, and computed addresses, are none.
+        // Saved registers, and computed addresses, do not count.
         let is_memory = (0..instruction.op_count()).any(|n| instruction.op_kind(n) == OpKind::Memory);
         let used = factory.info(&instruction).used_memory();
         let Some(used) = used
@@ -157,7 +157,7 @@ mod tests {
             bytes: 4,
         };
         assert_eq!(operands(&INCREMENTS, 0x457640), Some(vec![counter]));
-        // Of another place it writes to.
+        // It writes to another place.
         let mut other = INCREMENTS;
         other[25] = 0x6f;
         assert_eq!(operands(&other, 0x457640).map(|operands| operands.len()), Some(2));
@@ -239,7 +239,7 @@ mod tests {
             in_data(&absolute, 0x462e70),
             [found[0], found[1], data(0x88c750, 0)]
         );
-        // Of a compiler that looks at the first one before it loops: cmp %rdi,list(%rip); lea list+16(%rip),%rcx.
+        // From a compiler that checks the first entry before the loop: cmp %rdi,list(%rip); lea list+16(%rip),%rcx.
         let peeled = [
             0x48, 0x39, 0x3d, 0xc9, 0x98, 0x42, 0x00, 0x48, 0x8d, 0x0d, 0xd2, 0x98, 0x42, 0x00,
         ];
@@ -254,7 +254,7 @@ mod tests {
             &[0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5],
         ];
         assert!(kept.into_iter().all(keeps_frame_pointer));
-        // Saved as any other register, and used as one.
+        // Saved like any other register, and used as one.
         let not_kept: [&[u8]; 3] = [
             &[0x55, 0x53, 0x48, 0x83, 0xec, 0x18],
             &[0xf3, 0x0f, 0x1e, 0xfa, 0x41, 0x57],

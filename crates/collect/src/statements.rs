@@ -1,4 +1,4 @@
-//! The statements of a recording: each is described once, with its text when a session that executes it could be asked in time.
+//! The statements of a recording: each is described once, with its text if a session that executes it could be asked in time.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -12,23 +12,23 @@ use crate::bpf::{dbt_statement_mark, thread_cpu_ns};
 const MOST: usize = 100_000;
 /// Bytes of their texts.
 const MOST_TEXT: usize = 64 << 20;
-/// In place of statements of which more came at a time than are told apart: `STATEMENT_POOLED` of bpf/dbtime.h.
+/// Stands for statements when there are more at a time than can be told apart: `STATEMENT_POOLED` of bpf/dbtime.h.
 pub(crate) const POOLED: u64 = dbt_statement_mark::STATEMENT_POOLED.0 as u64;
 const POOLED_TEXT: &str = "[statements not told apart]";
-/// Stands before the text of several statements of which this is one.
+/// Precedes the text of several statements of which this is one.
 const ONE_OF_THESE: &str = "[one of these] ";
 /// What to say when there are more.
 const TOO_MANY: &str = "more than 100000 statements: further ones are recorded by their ids, without text";
 const TOO_MANY_AT_A_TIME: &str = "at times there was no room to tell all statements apart: the remaining ones are shown as one, [statements not told apart]";
-/// CPU time of getting them, in seconds: at once, and in every second after that.
+/// CPU time for getting texts, in seconds: at once, and in every second after that.
 const CPU_S: f64 = 1.0;
 const CPU_S_A_SECOND: f64 = 0.1;
-/// A session may be in another statement by the time it is asked. Events come many at a time, of one moment: a text is asked for again
-/// after this, and after so many tries after twice as long each time, up to the longest.
+/// A session may be in another statement by the time it is asked. Many events of one moment arrive together: a text is asked for again
+/// after this, and after this many tries after twice as long each time, up to the longest pause.
 const RETRY: Duration = Duration::from_millis(2);
 const QUICK_TRIES: u32 = 50;
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// For so long after a session has been seen in a statement whose text could not be had, sessions are asked what they are in now.
+/// For this long after a session was seen in a statement whose text could not be had, sessions are asked what they are in now.
 const LOOKED_FOR: Duration = Duration::from_secs(1);
 
 /// See the module.
@@ -39,7 +39,7 @@ pub(crate) struct Statements {
     cpu_s: Allowance,
     /// When a session was last seen in a statement that has no text yet.
     missed: Option<Instant>,
-    /// A text did not find room.
+    /// There was no room for a text.
     has_no_room: bool,
     is_full: bool,
     /// What has not been said yet.
@@ -50,17 +50,17 @@ pub(crate) struct Statements {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct StatementText {
     pub(crate) text: String,
-    /// Its id is the fingerprint of it.
+    /// The id is its fingerprint.
     pub(crate) is_fingerprint: bool,
-    /// It is the text of several, which were sent at once. Which of them the statement is may be known another time.
+    /// It is the text of several statements, which were sent at once. Which of them it is may become known later.
     pub(crate) is_one_of_several: bool,
 }
 
-/// What is known of a statement.
+/// What is known about a statement.
 #[derive(Debug)]
 enum Known {
     Text,
-    /// It was asked for so often, and may be again from then on.
+    /// The text was asked for this often, and may be again from then on.
     Id {
         tries: u32,
         next: Instant,
@@ -142,7 +142,7 @@ impl Statements {
                         ..text
                     })
                 }
-                // That is known.
+                // Already known.
                 Some(_) | None => None,
             };
         }
@@ -166,8 +166,8 @@ impl Statements {
         }
     }
 
-    /// A session works, and what it was seen in may be over. Statements that take less time than it takes to ask for their text are met
-    /// by chance: `executing` asks the session what it is in now. Gives that if its text is missing, and it is worth asking for at once.
+    /// A session is working, and the statement it was seen in may be over. Statements shorter than it takes to ask for their text are
+    /// met by chance: `executing` asks the session what it is in now. Returns that if its text is missing and worth asking for at once.
     pub(crate) fn meet(&mut self, now: Instant, executing: impl FnOnce() -> Option<u64>) -> Option<u64> {
         let is_looked_for = |missed| now.saturating_duration_since(missed) < LOOKED_FOR;
         if !self.missed.is_some_and(is_looked_for) || self.has_no_room || self.cpu_s.left(now) <= 0.0 {
@@ -184,13 +184,13 @@ impl Statements {
         met
     }
 
-    /// What is to be said of statements that find no room, each once.
+    /// Messages about statements for which there is no room, each once.
     pub(crate) fn say_once(&mut self) -> Option<&'static str> {
         self.to_say.pop()
     }
 }
 
-/// After so many tries.
+/// The pause after this many tries.
 fn pause(tries: u32) -> Duration {
     let doublings = tries.saturating_sub(QUICK_TRIES).min(16);
     (RETRY * 2_u32.pow(doublings)).min(LONGEST_PAUSE)
@@ -227,7 +227,7 @@ mod tests {
         let now = Instant::now();
         let (mut statements, mut rows) = (Statements::new(now), Rows::default());
         assert_eq!(statements.meet(now, || panic!("no text is missing")), None);
-        // It is asked in vain until it is asked for seldom.
+        // Asked for in vain, until attempts are rare.
         for ms in 0..1000 {
             statements.see(7, now + Duration::from_millis(ms), &mut rows, || None);
         }
@@ -239,7 +239,7 @@ mod tests {
         statements.see(7, later, &mut rows, || text("begin"));
         assert_eq!(statements.meet(later, || Some(7)), None, "its text is known");
         assert_eq!(rows.statements.last().expect("it is described").text, "begin");
-        // Nobody has been seen in it for long.
+        // Nobody has been seen in it for a while.
         let at_last = later + LOOKED_FOR;
         assert_eq!(statements.meet(at_last, || panic!("no text is missing")), None);
     }
@@ -268,14 +268,14 @@ mod tests {
         let now = Instant::now();
         let (mut statements, mut rows) = (Statements::new(now), Rows::default());
         let mut asked = 0;
-        // For a minute, at every millisecond.
+        // For a minute, every millisecond.
         for ms in 0..60_000 {
             statements.see(7, now + Duration::from_millis(ms), &mut rows, || {
                 asked += 1;
                 None
             });
         }
-        // The quick ones take a tenth of a second, the next twelve eight, and then there is one every ten seconds.
+        // The quick ones take a tenth of a second, the next twelve eight seconds, and then there is one every ten seconds.
         assert!((QUICK_TRIES + 12..QUICK_TRIES + 20).contains(&asked), "{asked}");
         // The mark of many has a text of its own.
         for id in POOLED + 1..=MOST as u64 + 2 {
@@ -303,7 +303,7 @@ mod tests {
         for id in POOLED + 1..=POOLED + 100 {
             assert!(ask(&mut statements, id, now) <= 10);
         }
-        // One that found no time is asked later.
+        // One for which there was no time is asked for later.
         let later = now + Duration::from_secs(3);
         let before = ask(&mut statements, POOLED + 1, later);
         assert!(ask(&mut statements, POOLED + 100, later) > before);

@@ -1,4 +1,4 @@
-//! What the kernel counts for every task, whoever runs in it: switches, faults, calls and bytes. Growth becomes rows of `counters`.
+//! What the kernel counts for every task: switches, faults, calls and bytes. Growth becomes rows of `counters`.
 
 use dbtime_model::counter::{self, task};
 use dbtime_model::{CounterRow, SessionId};
@@ -51,14 +51,14 @@ pub(crate) struct Counted {
     /// CLOCK_MONOTONIC.
     at_ns: u64,
     counts: TaskCounts,
-    /// User and kernel CPU as they were told last.
+    /// User and kernel CPU as last reported.
     cpu: (u64, u64),
-    /// What was not counted up to then was none.
+    /// What was not counted up to then was zero.
     is_new: bool,
 }
 
 impl Counted {
-    /// Of a task that begins.
+    /// For a task that begins.
     pub(crate) fn begin(start_ns: u64) -> Counted {
         Counted {
             at_ns: start_ns,
@@ -68,7 +68,7 @@ impl Counted {
         }
     }
 
-    /// Of a task that is met: what it did before does not matter.
+    /// For a task that exists already: what it did before is not counted.
     pub(crate) fn meet(at_ns: u64, counts: TaskCounts) -> Counted {
         Counted {
             at_ns,
@@ -78,7 +78,7 @@ impl Counted {
         }
     }
 
-    /// Adds rows of what has grown.
+    /// Adds rows for what has grown.
     pub(crate) fn advance(
         &mut self,
         (at_ns, counts): (u64, TaskCounts),
@@ -86,7 +86,7 @@ impl Counted {
         session: SessionId,
         rows: &mut Vec<CounterRow>,
     ) {
-        // Of thousands of sessions most have not run.
+        // Most of thousands of sessions have not run.
         if counts == self.counts && !self.is_new {
             self.at_ns = at_ns;
             return;
@@ -94,7 +94,7 @@ impl Counted {
         let cpu = divided(&counts, self.cpu);
         let seconds = Seconds::of(clock, self.at_ns, at_ns);
         for ((name, before), (_, now)) in named(&self.counts, self.cpu).zip(named(&counts, cpu)) {
-            // A count that could not be read for a while may have grown for as long.
+            // A count that could not be read for a while may have grown all that time.
             let (Some(before), Some(now)) = (before.or(self.is_new.then_some(0)), now) else {
                 continue;
             };
@@ -146,8 +146,8 @@ fn named(
     .into_iter()
 }
 
-/// User and kernel CPU: the exact time on a CPU, divided as the kernel's ticks fell. Neither ever goes back. The rule is that of
-/// the kernel for /proc/PID/stat (`cputime_adjust`).
+/// User and kernel CPU: the exact time on a CPU, divided in the ratio of the kernel's ticks. Neither ever decreases. This is the
+/// kernel's rule for /proc/PID/stat (`cputime_adjust`).
 fn divided(counts: &TaskCounts, (user_before, kernel_before): (u64, u64)) -> (u64, u64) {
     let whole = counts.on_cpu_ns;
     if user_before + kernel_before >= whole {
@@ -157,7 +157,7 @@ fn divided(counts: &TaskCounts, (user_before, kernel_before): (u64, u64)) -> (u6
     let kernel = if counts.kernel_ns == 0 {
         0
     } else {
-        // No more than the whole: a part of it.
+        // It fits: it is a part of the whole.
         (u128::from(whole) * u128::from(counts.kernel_ns) / ticks) as u64
     };
     let kernel = kernel.max(kernel_before);
@@ -169,7 +169,7 @@ fn divided(counts: &TaskCounts, (user_before, kernel_before): (u64, u64)) -> (u6
     }
 }
 
-/// The same from /proc. None when there is no such process.
+/// The counts in /proc. None if there is no such process.
 pub(crate) fn of_process(pid: u32, on_cpu_ns: u64) -> Option<TaskCounts> {
     // Of the one task, not of the threads and former children of its process.
     let read = |name: &str| std::fs::read(process::path(pid, &format!("task/{pid}/{name}")));
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn what_a_process_says_of_itself_is_read() {
         let before = of_process(std::process::id(), 0).expect("this process");
-        // The main thread is another one: what is read is of it alone, but all of it is there.
+        // Only the main thread is read, which is not this one, but it has all counts.
         assert!(before.minor_faults > 0);
         assert!(before.calls.is_none_or(|calls| calls.rchar > 0));
         assert_eq!(of_process(u32::MAX, 0), None);

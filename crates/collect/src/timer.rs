@@ -16,7 +16,7 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    /// One that is not set.
+    /// A timer that is not set.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -28,13 +28,13 @@ impl Timer {
             return Err(io::Error::last_os_error());
         }
         Ok(Timer {
-            // SAFETY: the descriptor was made just now and is nobody else's.
+            // SAFETY: the descriptor was just created and is nobody else's.
             fd: unsafe { OwnedFd::from_raw_fd(fd) },
             due: AtomicU64::new(0),
         })
     }
 
-    /// Sets it anew, whatever it was set to. What lies in the past fires at once.
+    /// Sets it, whatever it was set to before. A moment in the past fires at once.
     pub(crate) fn set(&self, moment: u64) {
         self.due.store(moment, Ordering::Release);
         let none = libc::timespec {
@@ -45,11 +45,11 @@ impl Timer {
             it_interval: none,
             it_value: libc::timespec {
                 tv_sec: (moment / 1_000_000_000) as i64,
-                // 0 would be no timer at all.
+                // 0 would disarm the timer.
                 tv_nsec: (moment % 1_000_000_000).max(1) as i64,
             },
         };
-        // SAFETY: the descriptor is a timer's, `time` is valid. It fails for times below zero only, and there are none.
+        // SAFETY: the descriptor is a timer's, `time` is valid. It fails only for times below zero, and there are none.
         unsafe {
             libc::timerfd_settime(
                 self.fd.as_raw_fd(),
@@ -65,8 +65,8 @@ impl Timer {
         self.due.load(Ordering::Acquire)
     }
 
-    /// Waits until a moment has come, for which it was set; true when the thread is to stop. Another thread that sets it for the moment
-    /// before may do so when that has fired already: then it fires once too often, and is set anew.
+    /// Waits until the moment that it was set for has come; true if the thread is to stop. Another thread may set it for the previous
+    /// moment when that has fired already: then it fires once too often, and is set again.
     pub(crate) fn wait_for(&self, moment: u64, stop: &AtomicBool) -> bool {
         loop {
             if self.wait(stop) {
@@ -90,7 +90,7 @@ impl Timer {
                 return true;
             }
             let mut wanted = [PollFd::new(&self.fd, PollFlags::IN)];
-            // An error is a signal's: the loop covers it.
+            // An error means a signal: the loop covers it.
             if poll(&mut wanted, Some(&longest)).is_ok_and(|ready| ready > 0) {
                 return stop.load(Ordering::Acquire);
             }

@@ -1,4 +1,4 @@
-//! An error as it is told, with what to do about it where that is known.
+//! How an error is shown, with what to do about it if that is known.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -10,11 +10,11 @@ use dbtime_report::shell_word;
 use dbtime_store::StoreError;
 use rustix::fs::{Access, access};
 
-/// Names of a directory that are looked at for one that may have been meant.
+/// Most names in a directory that are searched for one that may have been meant.
 const MOST_NAMES: usize = 10_000;
 
-/// The error with its causes; of a recording that only its owner may read, what to do; of a file that is not there, which one may have been
-/// meant.
+/// The error with its causes; for a recording that only its owner may read, what to do; for a file that does not exist, which one may have
+/// been meant.
 pub fn told(error: &anyhow::Error) -> String {
     match error.chain().find_map(failed) {
         Some((path, ErrorKind::PermissionDenied)) => denied(path, error),
@@ -24,7 +24,7 @@ pub fn told(error: &anyhow::Error) -> String {
     .unwrap_or_else(|| format!("{error:#}"))
 }
 
-/// What the operating system refused, and how.
+/// The path that the operating system refused, and why.
 fn failed<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<(&'a Path, ErrorKind)> {
     if let Some(RecordingError::Io { path, error }) = cause.downcast_ref() {
         return Some((path, error.kind()));
@@ -38,7 +38,7 @@ fn failed<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<(&'a Path,
     }
 }
 
-/// What is said of a directory that may not be looked into, or of a file in a recording.
+/// The message for a directory that may not be entered, or for a file in a recording.
 fn denied(path: &Path, error: &anyhow::Error) -> Option<String> {
     let is_called_so = |path: &Path| path.extension().is_some_and(|extension| extension == "dbt");
     let is_closed = |path: &Path| path.is_dir() && access(path, Access::READ_OK | Access::EXEC_OK).is_err();
@@ -47,7 +47,7 @@ fn denied(path: &Path, error: &anyhow::Error) -> Option<String> {
         .take(2)
         .find(|path| is_called_so(path) && is_closed(path));
     let Some(recording) = recording else {
-        // It may be anybody's directory: nobody is told to make it theirs.
+        // It may be anybody's directory, so do not advise to take it over.
         return is_closed(path)
             .then(|| format!("{error:#}: only its owner can read a recording; read it with sudo"));
     };
@@ -59,14 +59,14 @@ fn denied(path: &Path, error: &anyhow::Error) -> Option<String> {
     ))
 }
 
-/// What is said of a file that is not there: whether there is one of a similar name.
+/// The message for a file that does not exist, if there is one with a similar name.
 fn missing(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_string_lossy().into_owned();
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     };
-    // What is missing inside of a recording is no mistyped name.
+    // A file missing inside a recording is not a mistyped name.
     if path.exists() || directory.join("meta.json").exists() {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Where calibrations are kept: what looking costs on this host.
+//! Where calibrations are kept: what observing costs on this host.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use anyhow::{Context, bail};
 use dbtime_model::calibration::{Calibration, FORMAT};
 use dbtime_model::output::{Directory, Place, Readers};
 
-/// Where a service keeps its state.
+/// Where services keep their state.
 const OF_THE_HOST: &str = "/var/lib";
 
 /// Below one of the folders of [`folders`].
 const FILE: &str = "dbtime/calibration.json";
 
-/// Folders for state: that of the person, as far as one is named, and that of the host.
+/// Folders for state: the user's, if one is set, and the host's.
 fn folders() -> Vec<PathBuf> {
     let named = |name| {
         std::env::var_os(name)
@@ -31,7 +31,7 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Where a calibration is written when nothing else is said.
+/// Where a calibration is written by default.
 pub fn default_path() -> PathBuf {
     let folders = folders();
     folders
@@ -40,7 +40,7 @@ pub fn default_path() -> PathBuf {
         .join(FILE)
 }
 
-/// The calibration of this host that is kept; none when there is none that can be read.
+/// The stored calibration of this host; none if no readable one exists.
 pub fn kept() -> Option<Calibration> {
     folders().iter().find_map(|folder| read(&folder.join(FILE)).ok())
 }
@@ -48,7 +48,7 @@ pub fn kept() -> Option<Calibration> {
 /// Reads a calibration.
 ///
 /// # Errors
-/// It cannot be read, or is none.
+/// It cannot be read, or is not a calibration.
 pub fn read(path: &Path) -> anyhow::Result<Calibration> {
     let name = || path.display().to_string();
     let text = fs::read(path).with_context(name)?;
@@ -58,7 +58,7 @@ pub fn read(path: &Path) -> anyhow::Result<Calibration> {
     }
 }
 
-/// Writes a calibration for all to read, in one go, and the folder if it has to.
+/// Writes a calibration atomically and readable by all; creates the folder if necessary.
 ///
 /// # Errors
 /// It cannot be written.

@@ -1,4 +1,4 @@
-//! What a command ends with, besides 0 for done.
+//! The exit codes of commands, besides 0 for success.
 
 use crate::import;
 use crate::reading;
@@ -6,12 +6,12 @@ use crate::usage::Usage;
 
 /// Something could not be done.
 pub const FAILED: u8 = 1;
-/// Something typed is wrong: as the parser of arguments has it.
+/// Wrong usage; the argument parser uses the same code.
 pub const WRONG_USAGE: u8 = 2;
-/// All went well, and there is nothing to show.
+/// Nothing failed, but there is nothing to show.
 pub const NOTHING_RECORDED: u8 = 3;
 
-/// What a command ends with that could not be done.
+/// The exit code of a command that failed.
 pub fn of(error: &anyhow::Error) -> u8 {
     if error.is::<Usage>() {
         WRONG_USAGE

@@ -13,21 +13,21 @@ struct Line {
     selection: Selection,
 }
 
-/// Options of a report that are written `NAME=VALUE` here; all other names are facts of sessions.
+/// Options of a report that are written `NAME=VALUE` here; any other name is a session attribute.
 const OPTIONS: [&str; 4] = ["wait", "state", "query", "session"];
 
-/// Reads a filter as it is typed on a screen.
+/// Parses a filter typed on a screen.
 ///
 /// # Errors
-/// It is none; says why, in one line.
+/// The text is not a filter; the error says why, in one line.
 pub fn parse(text: &str) -> Result<Filter, String> {
     of_words(&words(text)?)
 }
 
-/// Reads a filter whose words a shell has taken apart.
+/// Parses a filter that a shell has already split into words.
 ///
 /// # Errors
-/// It is none; says why, in one line.
+/// The words are not a filter; the error says why, in one line.
 pub fn of_words(words: &[String]) -> Result<Filter, String> {
     let line = Line::try_parse_from(options(words)).map_err(|e| first_sentence(&e.to_string()))?;
     if line.selection.from.is_some() || line.selection.to.is_some() {
@@ -41,7 +41,7 @@ pub fn of_words(words: &[String]) -> Result<Filter, String> {
     Ok(line.selection.whole_time())
 }
 
-/// `user=bob` as `--where=user=bob`, `wait=IO` as `--wait=IO`; options and their values as they are.
+/// `user=bob` becomes `--where=user=bob`, `wait=IO` becomes `--wait=IO`; options and their values stay as they are.
 fn options(words: &[String]) -> Vec<String> {
     let mut is_value = false;
     let mut options = Vec::with_capacity(words.len());
@@ -57,7 +57,7 @@ fn options(words: &[String]) -> Vec<String> {
     options
 }
 
-/// Words as a shell takes them apart: blanks between them, quotes and backslashes around blanks.
+/// Splits text into words as a shell does: at blanks that are not quoted or escaped with a backslash.
 fn words(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -87,7 +87,7 @@ fn words(text: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// Of a message of the parser of arguments, which goes on with how the command is used.
+/// A clap error without its label and the usage that follows it.
 fn first_sentence(message: &str) -> String {
     let lines = message.lines().take_while(|line| !line.starts_with("Usage"));
     let lines: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();

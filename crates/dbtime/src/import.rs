@@ -1,4 +1,4 @@
-//! Files of other tools: as a recording on disk, or straight into a report. While they are parsed, what came before is written.
+//! Files of other tools: as a recording on disk, or straight into a report. Rows are written while the next ones are parsed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::remains::mend_folders;
 use crate::signals::{Second, stop_on_signals};
 use crate::working;
 
-/// Rows, and frames of stacks, that are kept in memory before they are written to disk (about 25 MB). As many may be on their way to it.
+/// Rows and stack frames kept in memory before they are written to disk (about 25 MB). As many again may be on their way there.
 const ROWS_IN_MEMORY: usize = 100_000;
 
 /// Rows of an import, on their way into a recording.
@@ -30,7 +30,7 @@ struct Store {
     waiting: Rows,
     weight: usize,
     has_time: bool,
-    /// Once there were too many rows for memory.
+    /// Present once there were too many rows for memory.
     sink: Option<Sink>,
 }
 
@@ -61,7 +61,7 @@ impl Store {
         let part = part(std::mem::take(&mut self.waiting), unfinished());
         match self.sink.as_ref().is_some_and(|sink| sink.hand_over(part)) {
             true => Ok(()),
-            // Why is said by who wrote.
+            // The writer says why.
             false => Err(io::Error::other("rows could not be written")),
         }
     }
@@ -76,7 +76,7 @@ impl Store {
             Some(sink) => sink,
             None => self.begin()?,
         };
-        // It is whole with its last rows: there is no moment in which it could be taken for one whose recorder was killed.
+        // Its last rows complete it: at no moment can it be mistaken for one whose recorder was killed.
         sink.finish(part(self.waiting, meta), &mut tell).map(|_| ())
     }
 
@@ -93,7 +93,7 @@ impl Store {
     }
 }
 
-/// What is said about the rows is known at the end; until then they cannot be read.
+/// The rows' description is known only at the end; until then they cannot be read.
 fn unfinished() -> Meta {
     Meta {
         schema: SCHEMA_VERSION.to_string(),
@@ -119,13 +119,13 @@ fn tell(progress: Progress<'_>) {
 /// What rows are needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// Questions about single seconds too.
+    /// Questions about single seconds, too.
     Seconds,
-    /// Sums over all that was read: there may be fewer rows.
+    /// Sums over everything that was read: fewer rows will do.
     Sums,
 }
 
-/// Reads files until they end, or until Ctrl-C. Nothing is left of what was written when they cannot be read.
+/// Reads files until they end, or until Ctrl-C. If they cannot be read, nothing that was written remains.
 fn read(
     files: &[PathBuf],
     about: &FileOptions,
@@ -138,12 +138,12 @@ fn read(
     let tell = |reading: Reading| {
         const MB: u64 = 1_000_000;
         let now = (reading.done / MB, reading.total.max(reading.done) / MB);
-        // Small files are read before anyone could read this.
+        // Small files are read before anyone could read the line.
         if now.1 > 10 && shown != Some(now) {
             shown = Some(now);
             match reading.done < reading.total {
                 true => line.show(&format!("{} of {} MB read", now.0, now.1)),
-                // What is read is not counted yet.
+                // Everything is read, but not added up yet.
                 false => {
                     line.clear();
                     working::begin("adding up what was read");
@@ -163,21 +163,21 @@ fn read(
     let read = options.import(files, tell, |rows| store.take(rows));
     line.clear();
     if read.is_err() {
-        // What could not be written came first.
+        // A failure to write came first.
         store.discard()?;
     }
     Ok(read?)
 }
 
-/// What became of an import.
+/// The result of an import.
 pub struct Outcome {
     /// What was imported.
     pub imported: Imported,
-    /// Whether any time was in it. If not, nothing was written.
+    /// Whether there was any time in it. If not, nothing was written.
     pub has_time: bool,
 }
 
-/// Writes a recording of `files`. Nothing is created when they cannot be imported or hold no time.
+/// Writes a recording of `files`. Nothing is created if they cannot be imported or contain no time.
 ///
 /// # Errors
 /// No file can be imported, or the recording cannot be written.
@@ -204,13 +204,13 @@ pub fn import(files: &[PathBuf], about: &FileOptions, output: &Path) -> anyhow::
     Ok(Outcome { imported, has_time })
 }
 
-/// Opens a recording by its directory, or imports files as one. Rows that are too many for memory lie in a folder that goes
-/// when the source does.
+/// Opens a recording by its directory, or imports files as one. Rows that do not fit in memory are in a folder that is removed with the
+/// source.
 ///
 /// # Errors
 /// They are neither.
 pub fn open(paths: &[PathBuf], about: &FileOptions, detail: Detail) -> anyhow::Result<Source> {
-    // Whatever is no directory is read: a pipe as well.
+    // Anything that is not a directory is read, including a pipe.
     if let [path] = paths
         && path.is_dir()
     {
@@ -224,7 +224,8 @@ pub fn open(paths: &[PathBuf], about: &FileOptions, detail: Detail) -> anyhow::R
         return Ok(Source::open(path)?);
     }
     for path in paths {
-        // Of several, one that cannot be understood is told, and the others are read. One that is not there is a mistake in the command.
+        // Of several, one that cannot be understood is reported, and the others are read. One that does not exist is a mistake in the
+        // command.
         if let Err(e) = path.symlink_metadata()
             && path != Path::new("-")
         {
@@ -261,7 +262,7 @@ mod tests {
     use super::*;
     use crate::record::row_of;
 
-    /// Rows of two seconds, as many as make a segment.
+    /// Rows of two seconds, enough for one segment.
     fn rows(first_second: i64) -> Rows {
         let row = |n: usize| row_of(first_second + (n % 2) as i64);
         Rows {
@@ -302,7 +303,7 @@ mod tests {
 
         let recording = Recording::open(&path).expect("a recording");
         let meta = recording.meta();
-        // As they came: none is merged, none divided.
+        // As they came: nothing merged, nothing split.
         assert_eq!((meta.segments.last, meta.segments.merged.len()), (4, 0));
         assert_eq!((meta.complete, meta.end_us), (true, 6_000_000));
         assert!(meta.cost.bytes_written > 0);
@@ -328,7 +329,7 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// Files can no longer be made in the folder of a table; a full disk is as much.
+    /// Files can no longer be created in a table's folder; a full disk has the same effect.
     #[test]
     fn what_cannot_be_written_is_named_ends_the_import_and_leaves_nothing() {
         let home = tempfile::tempdir().expect("a folder");
@@ -336,7 +337,7 @@ mod tests {
         let mut store = store(&path);
         store.sink = Some(store.begin().expect("a recording"));
         fs::remove_dir(path.join("activity")).expect("nothing is in it");
-        // One is being written when the next one comes, which learns of it.
+        // One is being written when the next one comes, which notices the failure.
         store.take(rows(0)).expect("it is handed over");
         let refused = store.take(rows(2)).expect_err("nobody writes");
         assert_eq!(refused.to_string(), "rows could not be written");

@@ -1,4 +1,4 @@
-//! Files that are read: no answer takes the place of one of them.
+//! The input files: no answer may overwrite one of them.
 
 use std::fs::Metadata;
 use std::io;
@@ -6,14 +6,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// Device and number of each.
+/// Device and inode of each.
 static READ: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
 
 fn identity(of: &Metadata) -> (u64, u64) {
     (of.dev(), of.ino())
 }
 
-/// A file of another tool is going to be read. What is no file cannot be replaced by one.
+/// Notes a file of another tool that will be read. Only a regular file could be replaced by an output.
 pub fn note(path: &Path) {
     if let Ok(metadata) = path.metadata()
         && metadata.is_file()
@@ -26,7 +26,7 @@ pub fn note(path: &Path) {
 /// Whether an answer may have this name.
 ///
 /// # Errors
-/// It is that of a file that is read.
+/// The name is that of an input file.
 pub fn check(output: &Path) -> io::Result<()> {
     let read = READ.lock().unwrap_or_else(PoisonError::into_inner);
     match output.metadata() {

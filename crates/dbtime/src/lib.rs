@@ -1,16 +1,16 @@
 //! What the command `dbtime` is made of, and what it shares with its tests and benchmarks.
 //!
 //! ```text
-//! commands      what can be typed: a file, or a folder, for each command, with its arguments and what is done with them
-//! options       what can be typed at more than one of them
-//! record        a collector, and a recording: of record, dive and demo
-//! live          snapshots of what goes on: of snap, latch and metrics
-//! import        files of other tools as a recording, or straight into a report
-//! reading       whatever can be named as a recording, opened
-//! output        where answers go, and what is said meanwhile
-//! queue         what waits for a thread that may be slow
-//! printer       text for who may not read it
-//! exit_code     how commands end
+//! commands      one file or folder for each command, with its arguments and what it does with them
+//! options       options that several commands share
+//! record        a collector, and the recording that it fills: for record, dive and demo
+//! live          live snapshots: for snap, latch and metrics
+//! import        files of other tools, as a recording or straight into a report
+//! reading       opens whatever can be named as a recording
+//! output        where answers go, and messages on the way
+//! queue         a queue for a thread that may be slow
+//! printer       text for a reader that may not read it
+//! exit_code     the exit codes of commands
 //! throwaway     a PostgreSQL server for demo, tests and benchmarks
 //! ```
 

@@ -13,7 +13,7 @@ use dbtime::working;
 static ALLOCATOR: memory::Bounded = memory::Bounded;
 
 fn main() -> ExitCode {
-    // An agent starts its parts as /proc/self/exe, which ps and top would show as "exe". Where it cannot be said, nothing is lost.
+    // An agent starts its parts as /proc/self/exe, which ps and top would show as "exe". A failure here does not matter.
     let _ = std::fs::write("/proc/self/comm", "dbtime");
     let ended = Arguments::of_command_line().command.run();
     working::end();

@@ -1,18 +1,18 @@
-//! How much memory a command takes that reads files of others, and what happens beyond: files can be made to need more than any
-//! host has.
+//! How much memory a command that reads other people's files may use, and what happens beyond that: files can be crafted to need more than
+//! any host has.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::output::say;
 
-/// What is taken at most when nothing is said, unless half of the host's memory is less.
+/// The limit by default, unless half of the host's memory is less.
 const USUAL: u64 = 4 << 30;
 
 /// In bytes; 0 = there is no bound.
 static MOST: AtomicU64 = AtomicU64::new(0);
 
-/// Lets the kernel refuse more memory than this (the data of the process, `RLIMIT_DATA`), as far as it lets itself be asked.
+/// Makes the kernel refuse more memory than this (the data of the process, `RLIMIT_DATA`), as far as it permits setting that limit.
 pub fn bound(most: Option<u64>) {
     let most = most.unwrap_or_else(usual);
     let Some(mut limit) = limit() else { return };
@@ -23,9 +23,8 @@ pub fn bound(most: Option<u64>) {
     }
 }
 
-/// For a command that runs for long: what is given back goes back to the kernel. By itself the allocator learns from the largest
-/// blocks that were ever given back to keep as much, for each thread (measured beside 400 busy sessions, `--exact=calls`: 262 MB,
-/// and 205 MB with this).
+/// For a command that runs for long: freed memory goes back to the kernel. By default the allocator keeps as much as the largest blocks
+/// ever freed, for each thread (measured with 400 busy sessions, `--exact=calls`: 262 MB, and 205 MB with this).
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: plain calls that set numbers.
@@ -61,11 +60,11 @@ fn limit() -> Option<libc::rlimit> {
     (unsafe { libc::getrlimit(libc::RLIMIT_DATA, &mut limit) } == 0).then_some(limit)
 }
 
-/// The system's allocator; where it has no more and there is a bound, this program ends with a message instead of aborting.
+/// The system's allocator; if it fails and there is a bound, the program ends with a message instead of aborting.
 #[derive(Debug)]
 pub struct Bounded;
 
-// SAFETY: every call goes to the system's allocator as it came, and so does what it returns.
+// SAFETY: every call, and its result, is passed through to and from the system's allocator unchanged.
 unsafe impl GlobalAlloc for Bounded {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.

@@ -10,7 +10,7 @@ use anyhow::Context;
 use crate::output::say;
 use crate::usage::Usage;
 
-/// The recording that was named, or else the newest here: `what` it is taken for is said.
+/// The recording that was named, or else the newest here: then its name, and `what` it is used for, are printed.
 ///
 /// # Errors
 /// None was named, and there is none here.
@@ -28,7 +28,7 @@ pub fn or_named(named: Option<&Path>, what: &str) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Good and bad of a comparison: what was not named is the newest here, and before that the one before it.
+/// Good and bad of a comparison: what was not named is the newest here, and for good, if neither was named, the one before it.
 ///
 /// # Errors
 /// There are too few recordings here.
@@ -52,7 +52,7 @@ pub fn two_or_named(good: Option<&Path>, bad: Option<&Path>) -> anyhow::Result<[
     Ok(two)
 }
 
-/// The newest recordings of the current directory, except these.
+/// The newest recordings of the current directory, except `without`.
 fn newest<const N: usize>(without: &[&Path]) -> anyhow::Result<[PathBuf; N]> {
     let mut found = recordings_in(Path::new(".")).context("the current directory")?;
     let is_left_out = |path: &Path| without.iter().any(|other| is_same(path, other));
@@ -73,14 +73,14 @@ fn newest<const N: usize>(without: &[&Path]) -> anyhow::Result<[PathBuf; N]> {
     Ok(taken)
 }
 
-/// Directories that have a description of a recording in them, or are called `NAME.dbt`, which only root may look into: and when they were
-/// written to last. A link is none, whoever may have put it there.
+/// Recordings in a directory, and when each was last written: directories that contain a recording's description, or are called `NAME.dbt`
+/// (only root may look into those). A symbolic link is not one, whoever may have put it there.
 fn recordings_in(directory: &Path) -> io::Result<Vec<(SystemTime, PathBuf)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let name = PathBuf::from(entry.file_name());
-        // What goes in this moment is none.
+        // An entry that vanishes meanwhile is skipped.
         if (name.extension().is_some_and(|ending| ending == "dbt") || is_described(&entry.path()))
             && let Ok(metadata) = entry.metadata()
             && metadata.is_dir()

@@ -20,7 +20,7 @@ use crate::working;
 /// Columns for text that goes to a file or a pipe.
 const WIDTH_WITHOUT_TERMINAL: usize = 120;
 
-/// Writes to standard output. A reader that has seen enough (`| head`) is no error.
+/// Writes to standard output. A reader that stops early (`| head`) is not an error.
 ///
 /// # Errors
 /// Standard output cannot be written.
@@ -32,12 +32,11 @@ pub fn to_stdout(fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow:
     }
 }
 
-/// Writes a file that only its owner may read (stacks and SQL are production data), or standard output for `-`. How a name
-/// that is taken is treated is told at [`Place::write`]; descriptors that the caller gave (`/dev/stdout`, `/dev/fd/3`) are
-/// written as they are.
+/// Writes a file that only its owner may read (stacks and SQL are production data), or standard output for `-`. For a name that is taken
+/// see [`Place::write`]; descriptors passed by the caller (`/dev/stdout`, `/dev/fd/3`) are written to directly.
 ///
 /// # Errors
-/// The file cannot be written; one that was there is as it was.
+/// The file cannot be written; a file that was there is unchanged.
 pub fn to_file(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
     let written = match descriptor(path) {
         Some(libc::STDOUT_FILENO) => {
@@ -60,18 +59,18 @@ pub fn to_file(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>)
     written.with_context(|| path.display().to_string())
 }
 
-/// Where a new output is to be. Whatever becomes of the path later, the output lands there.
+/// The place of a new output. Whatever happens to the path later, the output ends up there.
 ///
 /// # Errors
-/// There is no such directory, or nothing is to be made in it.
+/// There is no such directory, or no file can be created in it.
 pub fn place(path: &Path) -> anyhow::Result<Place> {
     Place::of(path).with_context(|| path.display().to_string())
 }
 
-/// As [`place`], for what must be new.
+/// Like [`place`], for an output that must not exist yet.
 ///
 /// # Errors
-/// The name is taken, too.
+/// As for [`place`], or the name is taken.
 pub fn new_place(path: &Path) -> anyhow::Result<Place> {
     let place = place(path)?;
     match place.is_taken() {
@@ -81,11 +80,11 @@ pub fn new_place(path: &Path) -> anyhow::Result<Place> {
     }
 }
 
-/// Gives what was made to whom it belongs. Where that cannot be it stays root's: the answer is what to say of it.
+/// Hands an output to its owner. If that fails, it stays root's, and the message to print is returned.
 pub fn give(directory: &Directory, owner: Option<Owner>) -> Option<String> {
     match directory.give(owner?) {
         Ok(()) => None,
-        // It is gone: there was nothing in it.
+        // It was empty and has been removed.
         Err(e) if e.kind() == io::ErrorKind::NotFound => None,
         Err(e) => Some(format!(
             "{} still belongs to root: {e}",
@@ -94,7 +93,7 @@ pub fn give(directory: &Directory, owner: Option<Owner>) -> Option<String> {
     }
 }
 
-/// The name beside a recording, or a file, of what is made of it: `slow.html` of `slow.dbt`.
+/// The default name of what is made from a recording or a file, next to it: `slow.html` for `slow.dbt`.
 ///
 /// # Errors
 /// Standard input has no name.
@@ -115,7 +114,7 @@ pub fn sibling(path: &Path, ending: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// The descriptor of our own that is meant by a name.
+/// Which of our own descriptors a path refers to.
 fn descriptor(path: &Path) -> Option<i32> {
     match path.to_str()? {
         "-" | "/dev/stdout" => Some(libc::STDOUT_FILENO),
@@ -133,7 +132,7 @@ pub fn width() -> usize {
     width_of(&io::stdout()).unwrap_or(WIDTH_WITHOUT_TERMINAL)
 }
 
-/// Columns of a terminal; none: it is none.
+/// Columns of a terminal; `None` if it is not one.
 fn width_of(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
     if !stream.is_terminal() {
         return None;
@@ -144,8 +143,8 @@ fn width_of(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
     })
 }
 
-/// Prints a line to standard error, made printable: there are names of others in it, which bring no lines of their own. On a terminal it
-/// is broken at blanks. Nobody reading it is no reason to stop.
+/// Prints a line to standard error. It is made printable: names from outside must not add lines of their own. On a terminal it is wrapped
+/// at blanks. A missing reader is no reason to stop.
 pub fn say(text: std::fmt::Arguments<'_>) {
     working::end();
     let text = text.to_string();
@@ -156,15 +155,15 @@ pub fn say(text: std::fmt::Arguments<'_>) {
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// Tells what could not be read, where it is not the answer that does.
+/// Reports what could not be read, where the answer itself does not.
 pub fn say_problems(problems: impl IntoIterator<Item = impl Display>) {
     for problem in problems {
         say(format_args!("dbtime: {problem}"));
     }
 }
 
-/// As [`say`], for what may have several lines, such as an error with what another program said: no further line can be taken for one of
-/// dbtime's own.
+/// Like [`say`], for text that may have several lines, such as an error with another program's output: no further line can be mistaken for
+/// one of dbtime's own.
 pub fn say_lines(text: std::fmt::Arguments<'_>) {
     working::end();
     let _ = writeln!(io::stderr(), "{}", printable_lines(&marked(&text.to_string())));
@@ -174,7 +173,7 @@ fn marked(text: &str) -> String {
     text.replace('\n', "\n  | ")
 }
 
-/// Writes text for people, or JSON, to a file or to standard output: see [`to_file`]. All of it is printable, whatever names are in it.
+/// Writes text for people, or JSON, to a file or to standard output: see [`to_file`]. It is made printable, whatever names it contains.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -182,7 +181,7 @@ pub fn text_to_file(path: &Path, text: &str) -> anyhow::Result<()> {
     to_file(path, |out| out.write_all(printable_lines(text).as_bytes()))
 }
 
-/// As [`text_to_file`], to standard output.
+/// Like [`text_to_file`], to standard output.
 ///
 /// # Errors
 /// Standard output cannot be written.
@@ -190,7 +189,7 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     to_stdout(|out| out.write_all(printable_lines(text).as_bytes()))
 }
 
-/// As [`print`], piece by piece: false when nobody reads any longer.
+/// Like [`print`], piece by piece; false once the reader is gone.
 ///
 /// # Errors
 /// Standard output cannot be written.
@@ -203,15 +202,15 @@ pub fn print_on(text: &str) -> anyhow::Result<bool> {
     }
 }
 
-/// Bytes that may wait for who reads standard error.
+/// Most bytes that may wait for the reader of standard error.
 const WAITING_TO_BE_SAID: usize = 64 << 10;
-/// How long they are waited for in the end.
+/// How long to wait for the reader at the end.
 const READ_WITHIN: Duration = Duration::from_secs(1);
 
-/// One line on standard error that is drawn anew; nothing when it is no terminal.
+/// A line on standard error that is redrawn in place; not shown if that is not a terminal.
 pub struct ProgressLine {
     drawn: bool,
-    /// Waits for the terminal.
+    /// Waits for the terminal on our behalf.
     printer: Option<Printer>,
 }
 
@@ -224,8 +223,8 @@ impl ProgressLine {
         }
     }
 
-    /// From now on nothing here waits for the terminal, or for who reads the pipe: what cannot be said in time is not. Where there can be
-    /// no thread that waits, all is as it was.
+    /// From now on nothing here waits for the terminal or for the pipe's reader: what cannot be written in time is dropped. If the thread
+    /// that does the waiting cannot be started, nothing changes.
     pub fn wait_for_nobody(&mut self) {
         self.printer = Printer::start(Stream::Error, WAITING_TO_BE_SAID).ok();
     }
@@ -246,7 +245,7 @@ impl ProgressLine {
         }
     }
 
-    /// As [`say`], in place of the line.
+    /// Like [`say`], replacing the line.
     pub fn say(&mut self, text: std::fmt::Arguments<'_>) {
         self.clear();
         self.write(format!("{}\n", printable(&text.to_string())));

@@ -8,7 +8,7 @@ use dbtime_report::{Diff, DiveDiff, Filter, Source, has_kernel_trace};
 use crate::output::{self, say, say_problems};
 use crate::working;
 
-/// Writes the page; false when there is nothing to show, and no page.
+/// Writes the page; false, without a page, if there is nothing to show.
 ///
 /// # Errors
 /// There is no such part of the recording, or the file cannot be written.
@@ -53,7 +53,7 @@ pub fn write_dive_difference(answer: DiveDiff, output: &Path) -> anyhow::Result<
     })
 }
 
-/// Where a page of two lies that was not named: `bad-against-good.html`, beside the bad one.
+/// Default name of a page about two recordings: `bad-against-good.html`, next to the bad one.
 ///
 /// # Errors
 /// Standard input has no name.
@@ -66,7 +66,7 @@ pub fn beside_two(good: &Path, bad: &Path) -> Result<PathBuf, String> {
     Ok(bad.with_file_name(name))
 }
 
-/// Tells where it is, to who did not choose the name.
+/// Says where the page is, for users who did not choose its name.
 pub fn say_where(output: &Path) {
     say(format_args!("wrote {}: open it in a browser", output.display()));
 }

@@ -1,4 +1,4 @@
-//! Text for a terminal or a pipe that may not be read: a thread of its own waits for its reader, and who prints goes on.
+//! Text for a terminal or a pipe that may not be read: a separate thread waits for the reader while the caller goes on.
 
 use std::io::{self, Write};
 use std::thread::JoinHandle;
@@ -27,7 +27,7 @@ impl Printer {
     /// `most`: bytes that may wait for the reader.
     ///
     /// # Errors
-    /// There can be no thread.
+    /// The thread cannot be started.
     pub(crate) fn start(stream: Stream, most: usize) -> io::Result<Printer> {
         let (text, to_print) = queue(most);
         let thread = std::thread::Builder::new()
@@ -43,7 +43,7 @@ impl Printer {
         })
     }
 
-    /// Prints text that is printable, in its turn. What finds no room is dropped.
+    /// Queues text, which must be printable already. Text that finds no room is dropped.
     pub(crate) fn print(&mut self, text: String) {
         let bytes = text.len();
         if let Err(Refused::Full(text)) = self.text.offer(text, bytes) {
@@ -64,7 +64,7 @@ impl Printer {
     /// Waits until all is printed.
     ///
     /// # Errors
-    /// It cannot be.
+    /// Not everything could be printed.
     pub(crate) fn finish(self) -> io::Result<()> {
         drop(self.text);
         self.thread
@@ -72,7 +72,7 @@ impl Printer {
             .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
     }
 
-    /// The same, but not for longer than this: what is not read by then may never be.
+    /// The same, but waits no longer than this: text not read by then may never be.
     pub(crate) fn finish_within(self, longest: Duration) {
         drop(self.text);
         let until = Instant::now() + longest;

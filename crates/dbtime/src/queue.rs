@@ -1,43 +1,43 @@
-//! What waits for a thread that may be slow: bounded by what it weighs, not by how many pieces it is. Who hands it over waits for nobody,
-//! or, who may, until all before is done.
+//! A queue for a thread that may be slow, bounded by the weight of its items, not by their number. A sender never waits, except in
+//! `hand_over`: until everything before is done.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Who hands over.
+/// The sending side.
 #[derive(Debug)]
 pub(crate) struct Sender<T> {
     shared: Arc<Shared<T>>,
-    /// What may wait, with what is being worked on.
+    /// Most weight that may wait, including the item being worked on.
     most: usize,
 }
 
-/// Who takes. Everything that waits is gone with it.
+/// The receiving side. Dropping it drops everything that waits.
 #[derive(Debug)]
 pub(crate) struct Receiver<T> {
     shared: Arc<Shared<T>>,
-    /// Weight of what was taken last: it is worked on until the next one is asked for.
+    /// Weight of the item taken last: it is being worked on until the next one is asked for.
     in_hand: usize,
 }
 
-/// Why something was not taken; the caller has it back.
+/// Why an item was not accepted; the caller gets it back.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refused<T> {
-    /// Too much waits.
+    /// Too much is waiting.
     Full(T),
-    /// Nobody will take it any more.
+    /// The receiver is gone.
     Gone(T),
 }
 
 /// What comes next.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next<T> {
-    /// This.
+    /// An item.
     Item(T),
     /// Nothing in that time.
     Nothing,
-    /// Nothing any more.
+    /// The sender is gone: nothing more will come.
     End,
 }
 
@@ -55,7 +55,7 @@ struct State<T> {
     receiver_is_gone: bool,
 }
 
-/// A queue of things that weigh so much in all. One that is heavier passes too, alone.
+/// A queue of items that weigh at most this much in total. A heavier one passes too, alone.
 pub(crate) fn queue<T>(most: usize) -> (Sender<T>, Receiver<T>) {
     let shared = Arc::new(Shared {
         state: Mutex::new(State {
@@ -81,18 +81,18 @@ impl<T> Shared<T> {
 }
 
 impl<T> Sender<T> {
-    /// Hands over, if there is room.
+    /// Hands over an item, if there is room.
     ///
     /// # Errors
-    /// There is none, or nobody takes it.
+    /// There is no room, or the receiver is gone.
     pub(crate) fn offer(&self, item: T, weight: usize) -> Result<(), Refused<T>> {
         self.add(item, weight, self.most)
     }
 
-    /// Waits until all that was handed over before is done, and hands over: never more than this one is beside what the caller has.
+    /// Waits until everything handed over before is done, then hands over: at most this one item exists besides what the caller holds.
     ///
     /// # Errors
-    /// Nobody takes it.
+    /// The receiver is gone.
     pub(crate) fn hand_over(&self, item: T, weight: usize) -> Result<(), Refused<T>> {
         let mut state = self.shared.state();
         while state.weight > 0 && !state.receiver_is_gone {
@@ -103,14 +103,14 @@ impl<T> Sender<T> {
                 .unwrap_or_else(PoisonError::into_inner);
         }
         drop(state);
-        // Nobody else hands over meanwhile.
+        // There is no other sender that could fill the queue meanwhile.
         self.offer(item, weight)
     }
 
-    /// Hands over whether there is room or not: for the last thing, which is waited for.
+    /// Hands over an item whether there is room or not: for the last one, which is waited for.
     ///
     /// # Errors
-    /// Nobody takes it.
+    /// The receiver is gone.
     pub(crate) fn offer_last(self, item: T) -> Result<(), Refused<T>> {
         self.add(item, 0, usize::MAX)
     }
@@ -129,18 +129,18 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// False when nobody takes anything any more.
+    /// False once the receiver is gone.
     pub(crate) fn is_taken(&self) -> bool {
         !self.shared.state().receiver_is_gone
     }
 }
 
 impl<T> Receiver<T> {
-    /// Waits for the next one; `longest`: not longer than this.
+    /// Waits for the next item, for at most `longest`.
     pub(crate) fn next(&mut self, longest: Option<Duration>) -> Next<T> {
         let mut state = self.shared.state();
         state.weight = state.weight.saturating_sub(std::mem::take(&mut self.in_hand));
-        // Who hands over may wait for that. There is nobody else: of the two, only one waits at a time.
+        // The sender may be waiting for this. One wake-up is enough: of the two sides, only one waits at a time.
         self.shared.changed.notify_one();
         loop {
             if let Some((item, weight)) = state.waiting.pop_front() {
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(sender.offer('c', 6), Ok(()));
         assert_eq!(receiver.next(None), Next::Item('c'));
         assert_eq!(receiver.next(Some(Duration::ZERO)), Next::Nothing);
-        // What is heavier than all that may wait passes alone; the last one passes always.
+        // An item heavier than the limit passes alone; the last one always passes.
         assert_eq!(sender.offer('d', 100), Ok(()));
         assert_eq!(sender.offer('e', 1), Err(Refused::Full('e')));
         assert_eq!(sender.offer_last('f'), Ok(()));
@@ -236,10 +236,10 @@ mod tests {
         for item in 0..3 {
             assert_eq!(receiver.next(None), Next::Item(item));
             std::thread::sleep(Duration::from_millis(5));
-            // The next one waits as long as this one is worked on.
+            // The next one waits while this one is being worked on.
             assert!(handed.load(Ordering::SeqCst) <= item + 1);
         }
-        // It learns so when nobody takes it any more.
+        // The sender notices that the receiver is gone.
         drop(receiver);
         assert_eq!(thread.join().expect("it does not panic"), Some(3));
     }

@@ -17,7 +17,7 @@ use crate::remains::mend_folders;
 use crate::usage::Usage;
 use crate::working;
 
-/// Opens what was named: one recording, one store, or files that are taken as one.
+/// Opens what was named: one recording, one store, or files that are read as one recording.
 ///
 /// # Errors
 /// It is none of these, or more than one of them.
@@ -31,7 +31,7 @@ pub fn open(
         let address = match Address::recognise(path.as_os_str()) {
             Ok(Some(address)) => address,
             Ok(None) => continue,
-            // Taken for a recording: who opens those says what to do about it.
+            // Treated as a recording: opening it says what to do about the error.
             Err(e) if e.is_denied() && path.is_dir() && selection.host.is_empty() => continue,
             Err(e) => return Err(of_store(e)),
         };
@@ -91,19 +91,19 @@ fn open_store(address: Address, selection: &Selection) -> anyhow::Result<Source>
     Ok(Source::from(recording).of_part(part).keeping(tells))
 }
 
-/// The name of what is made of what was read: see [`output::beside`].
+/// The default name of what is made from an input: see [`output::sibling`].
 ///
 /// # Errors
-/// A pipe and a store have no place beside them.
+/// A pipe or a store has no place next to it.
 pub fn sibling(path: &Path, ending: &str) -> anyhow::Result<PathBuf> {
     has_place(path)?;
     Ok(output::sibling(path, ending).map_err(Usage)?)
 }
 
-/// The name of what is made of two: see [`page::beside_two`].
+/// The default name of what is made from two inputs: see [`page::beside_two`].
 ///
 /// # Errors
-/// A pipe and a store have no place beside them.
+/// A pipe or a store has no place next to it.
 pub fn beside_two(good: &Path, bad: &Path) -> anyhow::Result<PathBuf> {
     has_place(good)?;
     has_place(bad)?;
@@ -119,7 +119,7 @@ fn has_place(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// What is wrong with a store, in the way in which commands end.
+/// A store's error as a command's: a wrong address is wrong usage.
 pub fn of_store(error: StoreError) -> anyhow::Error {
     match error {
         StoreError::Address(what) => Usage(what).into(),
@@ -127,16 +127,16 @@ pub fn of_store(error: StoreError) -> anyhow::Error {
     }
 }
 
-/// True when there is nothing of what was chosen.
+/// True if the selection matches nothing in the store.
 pub fn is_nothing(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(StoreError::Nothing { .. }))
 }
 
-/// Tells how much was read of a store when nothing more is read.
+/// Reports, on drop, how much of a store was read.
 struct TellsRead {
     store: String,
     read: Arc<ReadSoFar>,
-    /// Removed when it is dropped.
+    /// Removed on drop.
     _copies: Option<Scratch>,
 }
 

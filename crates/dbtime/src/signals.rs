@@ -1,4 +1,4 @@
-//! Ctrl-C, and what is like it.
+//! Ctrl-C, and signals like it.
 
 use std::io;
 use std::sync::Arc;
@@ -12,24 +12,24 @@ const EXIT_STATUS: i32 = 1;
 
 /// What is said then.
 const ENDED_AT_ONCE: &[u8] = b"\ndbtime: stopped before it had finished: what was not yet written is lost\n";
-/// A second signal that comes sooner is the same Ctrl-C: a wrapper has passed it on, or a key was held down. In good order the work
-/// ends within this time, as a rule.
+/// A second signal that comes sooner is the same Ctrl-C: passed on by a wrapper, or from a key held down. An orderly stop normally takes
+/// less than this.
 const SAME_CTRL_C_MS: u64 = 3_000;
 
 /// What the second Ctrl-C does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Second {
-    /// It ends the program at once, and that is said, if it comes three seconds after the first or later.
+    /// Ends the program at once, with a message, if it comes three seconds after the first or later.
     Ends,
-    /// Nothing: what has to be cleaned up would stay.
+    /// Nothing: what has to be cleaned up would be left behind.
     Ignored,
 }
 
-/// Set by the first Ctrl-C (or TERM, HUP), which ends the work in good order. A hangup that was to be ignored when the program
-/// was started (`nohup`) still is.
+/// Returns a flag that the first Ctrl-C (or TERM, HUP) sets, to end the work in good order. A hangup that was ignored when the program was
+/// started (`nohup`) still is.
 ///
 /// # Errors
-/// The operating system takes no handler.
+/// A signal handler cannot be installed.
 pub fn stop_on_signals(second: Second) -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let first_ms = Arc::new(AtomicU64::new(0));
@@ -50,7 +50,7 @@ pub fn stop_on_signals(second: Second) -> io::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// In a signal handler, before `stop` is set by it.
+/// Runs in the signal handler, before it sets `stop`.
 fn end_if_late(stop: &AtomicBool, first_ms: &AtomicU64, begun: Instant) {
     let now_ms = begun.elapsed().as_millis() as u64;
     if !stop.load(Ordering::SeqCst) {
@@ -68,7 +68,7 @@ fn end_if_late(stop: &AtomicBool, first_ms: &AtomicU64, begun: Instant) {
     }
 }
 
-/// Whether nothing happens when a signal comes.
+/// Whether the signal is ignored (SIG_IGN).
 fn is_ignored(signal: libc::c_int) -> io::Result<bool> {
     // SAFETY: sigaction is plain data, for which zero is a value; the call only fills it.
     let (answered, action) = unsafe {

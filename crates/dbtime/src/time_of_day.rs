@@ -1,8 +1,8 @@
-//! The time of day, as rows and recordings have it.
+//! The time of day in the units of rows and recordings.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Microseconds since the Unix epoch; 0 by a clock that is before it.
+/// Microseconds since the Unix epoch; 0 if the clock is before it.
 pub(crate) fn now_us() -> i64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

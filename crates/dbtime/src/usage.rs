@@ -1,4 +1,4 @@
-//! Something typed is wrong that the parser of arguments cannot know.
+//! Wrong usage that the argument parser cannot detect.
 
 /// What is wrong, and what to do: the exit code is that of wrong usage.
 #[derive(Debug, thiserror::Error)]

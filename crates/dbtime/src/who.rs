@@ -1,7 +1,7 @@
-//! Which sessions of a snapshot, and what of them, as it is typed.
+//! Parsing of WHO: which sessions of a snapshot, and what to show of them.
 //!
-//! A name with an empty value (`user=`) chooses the sessions that have none. Quotes that no shell took away are taken away here, where
-//! they are around all of a value: no name of which they are a part is meant.
+//! A name with an empty value (`user=`) selects the sessions that have none. Quotes that no shell removed are removed here if they enclose
+//! a whole value: no name is meant to contain them.
 
 use std::num::NonZeroU32;
 
@@ -9,10 +9,10 @@ use dbtime_report::{Dimension, Filter, LineKind, SnapshotOptions, Whose};
 
 use crate::filter_line;
 
-/// What is shown where nothing is said.
+/// What is shown by default.
 const USUAL: [LineKind; 3] = [LineKind::Stat, LineKind::Time, LineKind::Wait];
 
-/// Names whose value cannot be empty, and what may be meant.
+/// Names whose value cannot be empty, and what may have been meant.
 const NEVER_EMPTY: [(&str, &str); 6] = [
     ("wait", "wait=IO, or wait=CPU for time outside of waits"),
     ("state", "state=disk"),
@@ -22,10 +22,10 @@ const NEVER_EMPTY: [(&str, &str); 6] = [
     ("ash", "ash=query,wait"),
 ];
 
-/// Reads the words of WHO.
+/// Parses the words of WHO.
 ///
 /// # Errors
-/// One of them is none; says which there are.
+/// One of them is invalid; the error says which there are.
 pub fn parse(words: &[String]) -> Result<SnapshotOptions, String> {
     let mut options = SnapshotOptions {
         gather: USUAL.to_vec(),
@@ -44,10 +44,10 @@ pub fn parse(words: &[String]) -> Result<SnapshotOptions, String> {
     Ok(options)
 }
 
-/// Reads the words of WHO that choose sessions.
+/// Parses the words of WHO that select sessions.
 ///
 /// # Errors
-/// One of them is none; says which there are.
+/// One of them is invalid; the error says which there are.
 pub fn sessions(words: &[String]) -> Result<Filter, String> {
     filter(&without_quotes(words)?)
 }
@@ -94,7 +94,7 @@ fn pid(number: &str, word: &str) -> Result<u32, String> {
     })
 }
 
-/// The words without quotes that no shell took away.
+/// The words without quotes that no shell removed.
 fn without_quotes(words: &[String]) -> Result<Vec<String>, String> {
     let plain = |word: &String| {
         let all = within_quotes(word, word)?;
@@ -112,7 +112,7 @@ fn without_quotes(words: &[String]) -> Result<Vec<String>, String> {
     words.iter().map(plain).collect()
 }
 
-/// What is between quotes where these are around all of a text, else all of it.
+/// What is between quotes if they enclose all of a text, otherwise all of it.
 fn within_quotes<'a>(text: &'a str, word: &str) -> Result<&'a str, String> {
     let quotes = ['\'', '"'];
     let Some((quote, rest)) = quotes
@@ -123,7 +123,7 @@ fn within_quotes<'a>(text: &'a str, word: &str) -> Result<&'a str, String> {
     };
     match rest.split_once(quote) {
         Some((within, "")) => Ok(within),
-        // As where a shell divides a variable at its blanks.
+        // Happens when a shell splits a variable at its blanks.
         None => Err(format!(
             "{word}: unclosed quote; a value with blanks has to arrive as one word: type application='my app' in a shell, \
             or put a variable within \"\""
@@ -158,7 +158,7 @@ fn gather(letters: &str) -> Result<Vec<LineKind>, String> {
 }
 
 fn dimensions(names: &str) -> Result<Vec<Dimension>, String> {
-    // Snapper separates them by a plus.
+    // Snapper separates them with a plus.
     let names = names.split([',', '+']);
     names
         .map(|name| Dimension::parse_of_time(name).map_err(|e| format!("ash={name}: {e}")))
@@ -237,7 +237,7 @@ mod tests {
             all,
             of(&["fg", "4711,4712", "wait=IO:DataFileRead", "include=read"])
         );
-        // Of locks, too.
+        // For locks, too.
         let word = ["user='bob'".to_string()];
         assert_eq!(sessions(&word), sessions(&["user=bob".to_string()]));
     }
@@ -261,7 +261,7 @@ mod tests {
                 );
             }
         }
-        // What is recommended is right.
+        // The recommended examples are valid.
         for (_, example) in NEVER_EMPTY {
             let words: Vec<&str> = example.split_terminator([',', ' ']).collect();
             assert!(of(&words[..1]).is_ok(), "{example}");
@@ -280,7 +280,7 @@ mod tests {
             assert!(error.contains(number), "{word}: {error}");
             assert!(error.contains(&format!("user={word}")), "{word}: {error}");
         }
-        // Of what it is a name is said.
+        // With a name, the error is about the name.
         let error = of(&["10abc=x"]).expect_err("no name");
         assert!(error.contains("NAME=VALUE"), "{error}");
     }

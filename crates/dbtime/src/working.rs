@@ -1,6 +1,6 @@
-//! What dbtime does with what it has read, and for how long: a line on a terminal, where that takes longer than a moment.
+//! What dbtime is doing with its input, and for how long: a line on a terminal, if it takes longer than a moment.
 //!
-//! There is one such line. It goes when something else is said or written.
+//! There is one such line. It disappears when something else is printed.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use dbtime_report::printable;
 
-/// How often it is drawn anew; what takes less time is not told.
+/// How often it is redrawn; what takes less time is not shown.
 const STEP: Duration = Duration::from_secs(1);
 
 static SHOWN: Mutex<Option<Working>> = Mutex::new(None);
@@ -19,7 +19,7 @@ struct Working {
     thread: JoinHandle<()>,
 }
 
-/// Something begins, instead of what was done before: in words such as `adding up`.
+/// Something begins, replacing what was shown before: in words such as `adding up`.
 pub fn begin(what: &str) {
     end();
     if !io::stderr().is_terminal() {
@@ -29,7 +29,7 @@ pub fn begin(what: &str) {
     let what = printable(what).into_owned();
     let seen = Arc::clone(&is_over);
     let thread = std::thread::Builder::new().name("working".to_string());
-    // Without a thread nothing is told.
+    // Without a thread nothing is shown.
     if let Ok(thread) = thread.spawn(move || tell(&what, &seen)) {
         *shown() = Some(Working { is_over, thread });
     }

@@ -1,6 +1,6 @@
 //! Files inside .zip archives: each is read as if it were a file of its own.
 //!
-//! The directory of an archive stands at its end, so an archive has to be a file: in a pipe it is refused.
+//! An archive has its directory at the end, so it has to be a file: in a pipe it is refused.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -14,17 +14,17 @@ use zip::ZipArchive;
 use crate::ImportError;
 use crate::parallel::Shared;
 
-/// What an archive begins with: a file in it, or its directory when there is none.
+/// What an archive begins with: a file in it, or its directory if there is none.
 const MAGIC: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
 
-/// Files of an archive that are read.
+/// Most files of an archive that are read.
 pub(crate) const MAX_MEMBERS: usize = 10_000;
 
-/// Bytes that may be read of the directory of an archive beyond twice its size: a directory is searched for in more than one
-/// place, and one that is made for it could be searched for ever.
+/// Bytes that may be read to open an archive, beyond twice its size: its directory is searched for in more than one place, and a crafted
+/// one could be searched for ever.
 const DIRECTORY_SLACK: u64 = 1 << 20;
 
-/// True when a file that begins like this is an archive.
+/// True if a file that begins like this is an archive.
 pub(crate) fn is_archive(head: &[u8]) -> bool {
     MAGIC.iter().any(|magic| head.starts_with(magic))
 }
@@ -38,20 +38,20 @@ pub(crate) struct Archive<'a>(ZipArchive<Window<'a>>);
 pub(crate) struct Member {
     /// Its place in the directory.
     pub index: usize,
-    /// The path of the archive with its name behind.
+    /// The path of the archive, followed by its name.
     pub path: PathBuf,
 }
 
 impl<'a> Archive<'a> {
-    /// Reads the directory of a file that is an archive, and what is in it; none when it is no regular file or no archive.
+    /// Reads the directory of an archive, and what is in it; none if it is not a regular file, or not an archive.
     ///
     /// # Errors
-    /// It is damaged, or made to do harm.
+    /// It is damaged, or malicious.
     pub(crate) fn open(
         path: &Path,
         shared: &'a Shared,
     ) -> Result<Option<(Archive<'a>, Contents)>, ImportError> {
-        // Opening a pipe would wait for whoever writes it, and what is read of it is gone.
+        // Opening a pipe would wait for its writer, and what is read from it is lost.
         let Some(length) = path
             .metadata()
             .ok()
@@ -87,10 +87,10 @@ impl<'a> Archive<'a> {
         Ok(Some((Archive(zip), contents)))
     }
 
-    /// What a file in it says, unpacked.
+    /// The unpacked contents of a file in it.
     ///
     /// # Errors
-    /// It is encrypted, or packed in a way that is not known, or damaged.
+    /// It is encrypted, or packed in an unknown way, or damaged.
     pub(crate) fn read(&mut self, index: usize) -> io::Result<impl Read + '_> {
         Ok(self.0.by_index(index)?)
     }
@@ -117,7 +117,7 @@ fn contents(zip: &mut ZipArchive<Window<'_>>, path: &Path) -> Contents {
         if contents.members.len() >= MAX_MEMBERS {
             continue;
         }
-        // Nothing is written there: a name is shown, and tells files apart.
+        // Nothing is written there: a name is only shown, and tells files apart.
         let mut of_member = path.as_os_str().to_os_string();
         of_member.push("/");
         of_member.push(name);
@@ -125,14 +125,14 @@ fn contents(zip: &mut ZipArchive<Window<'_>>, path: &Path) -> Contents {
             index,
             path: of_member.into(),
         });
-        // One that cannot be read fails again when it is.
+        // A file that cannot be read fails again when it is.
         let packed = zip.by_index_raw(index).map_or(0, |file| file.compressed_size());
         contents.packed_bytes = contents.packed_bytes.saturating_add(packed);
     }
     contents
 }
 
-/// A file that is read from a place of its own, and tells how much was read of it.
+/// A file with a read position of its own that reports how much was read.
 #[derive(Clone)]
 struct Window<'a> {
     file: Arc<File>,
@@ -173,7 +173,7 @@ impl Seek for Window<'_> {
             SeekFrom::End(by) => self.length.checked_add_signed(by),
             SeekFrom::Current(by) => self.at.checked_add_signed(by),
         };
-        // As of a file: positions have 63 bits.
+        // As for a file: positions have 63 bits.
         self.at = at
             .filter(|at| i64::try_from(*at).is_ok())
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "seek position out of range"))?;

@@ -2,15 +2,15 @@
 //!
 //! # Format
 //! Frames, leaf first, indented by four blanks, kernel before user, perhaps a line `--` between the two (`-d`); then
-//! `    -                COMM (PID)`; then the value, indented by eight; then a blank line. The heading, where there is
-//! one, says what the value is: `Sampling at 49 Hertz …` samples, `Tracing off-CPU time (us) …` microseconds. With `-f`
-//! the tools print folded stacks, which say neither: they are read as such.
+//! `    -                COMM (PID)`; then the value, indented by eight; then a blank line. The heading, if there is one, says what the
+//! value is: `Sampling at 49 Hertz …` samples, `Tracing off-CPU time (us) …` microseconds. With `-f` the tools print folded stacks, which
+//! say neither: they are read as such.
 //!
 //! # Rows
-//! A session is a task. Samples of `profile` are on a CPU, mode not known; off-CPU time has the state `unknown`, because
-//! the run queue is in it, and is measured, so `exact`. Without a heading nobody knows what the values are: rows have
-//! counts. Where no line parts kernel from user, the kernel's frames end with its entry point (`entry_SYSCALL_64…`,
-//! `asm_…`, `ret_from_fork…`); where there is none either, all frames are taken for the user's.
+//! A session is a task. Samples of `profile` are on a CPU, mode not known; off-CPU time has the state `unknown`, because it includes the
+//! run queue, and is measured, so `exact`. Without a heading, it is not known what the values are: rows have counts. If no line separates
+//! kernel from user, the kernel's frames end with its entry point (`entry_SYSCALL_64…`, `asm_…`, `ret_from_fork…`); if there is none
+//! either, all frames count as the user's.
 
 use std::io::Read;
 use std::path::Path;
@@ -27,7 +27,7 @@ use crate::{Import, ImportError, Importer, Lines, Measure};
 const OFF_CPU: &[u8] = b"Tracing off-CPU time (us)";
 const SAMPLING: &[u8] = b"Sampling at ";
 
-/// Kernel frames above which there is only user code.
+/// Kernel frames that are only called from user code.
 const ENTRIES: [&[u8]; 4] = [b"entry_SYSCALL", b"asm_", b"ret_from_fork", b"el0t_64_sync"];
 
 /// Marks of kernel frames (`-a`).

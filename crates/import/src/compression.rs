@@ -1,15 +1,15 @@
-//! Looks through the compression of a file. The contents decide, never the name.
+//! Decompresses files. The contents decide how, never the name.
 
 use std::io::{self, BufReader, Cursor, Read};
 
 use crate::archive::is_archive;
 
-/// Memory an LZMA stream may ask for, KiB: its header alone decides, and a damaged one asks for anything.
+/// Most memory for an LZMA stream, KiB: its header alone decides, and a damaged one may ask for anything.
 const LZMA_MEMORY_KIB: u32 = 256 * 1024;
 
 const MAGIC_BYTES: u64 = 13;
 
-/// What is in `file`, through gzip, bzip2, xz, lzma and zstd.
+/// The contents of `file`, decompressed if they are gzip, bzip2, xz, lzma or zstd.
 ///
 /// # Errors
 /// Its first bytes cannot be read, or are those of an archive.
@@ -37,7 +37,7 @@ pub(crate) fn open<'a>(mut file: impl Read + 'a) -> io::Result<Box<dyn Read + 'a
     })
 }
 
-/// True when there is nothing to decompress in `file`.
+/// True if there is nothing to decompress in `file`.
 ///
 /// # Errors
 /// Its first bytes cannot be read.

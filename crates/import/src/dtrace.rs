@@ -3,11 +3,11 @@
 //! # Format
 //! Frames, leaf first, `` module`function+0xoffset `` or an address, indented; perhaps a blank line between two stacks of
 //! one key (`@[stack(), ustack()]`); the value on a line of its own; a blank line. One-line keys:
-//! `` module`function    value ``. Headings (`CPU ID FUNCTION:NAME`) are passed over.
+//! `` module`function    value ``. Headings (`CPU ID FUNCTION:NAME`) are skipped.
 //!
 //! # Rows
-//! One session a file. DTrace does not say what was counted, which frames are the kernel's, what the database waited for, or
-//! when: rows have counts, the state `unknown`, the wait `not recorded`, and all frames as user frames with their module.
+//! One session per file. DTrace does not say what was counted, which frames are the kernel's, what the database waited for, or when: rows
+//! have counts, the state `unknown`, the wait `not recorded`, and all frames as user frames with their module.
 
 use std::io::Read;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::samples::{FrameNumber, Place, Process, Samples, Weight, sampled};
 use crate::text::{decimal, without_offset};
 use crate::{Import, ImportError, Importer, Lines};
 
-/// Stands between module and function.
+/// Separates module and function.
 const TICK: u8 = b'`';
 
 /// The importer of this format.
@@ -39,7 +39,7 @@ impl Importer for Dtrace {
             let indented = line.starts_with(b"  ");
             let text = line.trim_ascii();
             let tick = memchr::memchr(TICK, text);
-            // Folded stacks have ticks too, but no frame of its own on a line.
+            // Folded stacks have ticks too, but not one frame per line.
             indented && tick.is_some_and(|at| at > 0 && at + 1 < text.len()) && !text.contains(&b';')
         })
     }
@@ -56,7 +56,7 @@ impl Importer for Dtrace {
         let wait = samples.wait(Wait::not_recorded());
         let mut stack: Vec<FrameNumber> = Vec::new();
         while let Some(line) = lines.next_line() {
-            // A last line that may be cut: a number could have more digits.
+            // The last line may be truncated: a number could have more digits.
             if !line.ended {
                 continue;
             }

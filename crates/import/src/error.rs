@@ -11,13 +11,13 @@ pub enum ImportError {
     Io {
         /// What was read.
         path: PathBuf,
-        /// What the operating system or the decompressor said.
+        /// What the operating system or the decompressor reported.
         error: io::Error,
     },
     /// There is not one byte in it, or none in the compressed stream.
     #[error("{0}: the file is empty")]
     Empty(PathBuf),
-    /// Whoever asked for the rows could not take them.
+    /// The caller could not store the rows.
     #[error("cannot store the rows: {0}")]
     Output(io::Error),
     /// Its contents are of no format that dbtime knows.
@@ -28,7 +28,7 @@ pub enum ImportError {
         /// The formats it could have been.
         known: String,
     },
-    /// Its rows cannot be added to those of the files before: other units, other clocks.
+    /// Its rows cannot be added to those of earlier files: other units, other clocks.
     #[error(
         "{0}: does not count what the files before it count, or uses another clock; import it on its own"
     )]
@@ -44,7 +44,7 @@ impl ImportError {
         }
     }
 
-    /// True when the file was readable but held nothing.
+    /// True if the file was readable but held nothing.
     pub fn is_empty(&self) -> bool {
         matches!(self, ImportError::Empty(_))
     }

@@ -10,7 +10,7 @@ use dbtime_model::Wait;
 
 use crate::oracle_trace::events::Events;
 
-/// Longer files are no such lists.
+/// Longer files are not such lists.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// Class of an event whose name or class is not known.
@@ -52,7 +52,7 @@ impl EventNames {
         Ok(names)
     }
 
-    /// Reads a list from memory; what is no event in it is passed over.
+    /// Reads a list from memory; anything else in it is skipped.
     pub fn parse(text: &[u8]) -> EventNames {
         let sed: HashMap<_, _> = text.split(|byte| *byte == b'\n').filter_map(sed_line).collect();
         if sed.is_empty() {

@@ -1,4 +1,4 @@
-//! Folded stacks: `frame;frame;frame value`, one stack a line, root first.
+//! Folded stacks: `frame;frame;frame value`, one stack per line, root first.
 //!
 //! What `stackcollapse-*.pl`, inferno, `profile -f`, `offcputime -f` and dbtime itself write. Frames that end in `_[k]` at the
 //! leaf are the kernel's. Lines that begin with `#` are comments. The file does not say what its values are: rows have counts,
@@ -18,10 +18,10 @@ use crate::{Import, ImportError, Importer, Lines};
 
 const KERNEL_SUFFIX: &[u8] = b"_[k]";
 
-/// Stands between kernel and user frames (`profile -df`); no frame itself.
+/// Separates kernel from user frames (`profile -df`); not a frame itself.
 const DELIMITERS: [&[u8]; 2] = [b"-", b"--"];
 
-/// Lines of a file that are looked at to know its format: all of them must be folded stacks.
+/// Lines of a file examined to detect its format: all of them must be folded stacks.
 const LOOKED_AT: usize = 20;
 
 /// The importer of this format.
@@ -35,7 +35,7 @@ impl Importer for Folded {
 
     fn detect(&self, head: &[u8]) -> bool {
         let mut lines: Vec<&[u8]> = head.split_inclusive(|byte| *byte == b'\n').collect();
-        // The last one may be cut.
+        // The last one may be truncated.
         if lines.len() > 1 && !head.ends_with(b"\n") {
             lines.pop();
         }
@@ -66,7 +66,7 @@ impl Importer for Folded {
             if text.is_empty() || text.starts_with(b"#") {
                 continue;
             }
-            // The value of a last line without its end may have more digits.
+            // The value of a truncated last line may have more digits.
             let Some((stack, value)) = stack_and_value(text).filter(|_| line.ended) else {
                 unknown_line(&mut file, line.number, line.bytes);
                 continue;

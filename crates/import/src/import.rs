@@ -21,7 +21,7 @@ use crate::periods::Periods;
 /// Rows, and frames of stacks, that are handed on at a time.
 const BATCH: usize = 16_384;
 
-/// Single events that are kept of a file: bounds the memory of whoever lays files beside each other.
+/// Most single events kept of a file: bounds the memory of matching files with each other.
 const MAX_SPANS: u64 = 1_000_000;
 
 const SECOND_US: i64 = 1_000_000;
@@ -35,14 +35,14 @@ pub struct Imported {
     pub problems: Vec<String>,
 }
 
-/// What the rows of a file are: those of files that differ in it cannot be added.
+/// What the rows of a file are: files that differ in this cannot be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measure {
-    /// Samples, not what was measured from begin to end.
+    /// Samples, not measured from start to end.
     pub sampled: bool,
     /// What they count.
     pub unit: Unit,
-    /// What their moments are.
+    /// The clock of their moments.
     pub clock: Clock,
 }
 
@@ -71,7 +71,7 @@ pub struct Import {
     description: Description,
 }
 
-/// What is known of one or several files beside activity, latencies, counters and stacks.
+/// What is known of one or several files besides activity, latencies, counters and stacks.
 #[derive(Debug, Default)]
 pub(crate) struct Description {
     measure: Measure,
@@ -84,15 +84,15 @@ pub(crate) struct Description {
     host: HostMeta,
     database: DatabaseMeta,
     scheduling: Option<Scheduling>,
-    /// When the first thing that a file tells of began, microseconds since the Unix epoch, where no session says it.
+    /// When the first thing in a file began, microseconds since the Unix epoch, if no session says so.
     begins_us: Option<i64>,
-    /// Files whose begin is the least of these, whatever sessions say.
+    /// Number of files with an exact start, whatever sessions say.
     exact_begins: usize,
-    /// When the last thing that a file tells of ended, microseconds since the Unix epoch: of files that say it exactly.
+    /// When the last thing in a file ended, microseconds since the Unix epoch: for files that say so exactly.
     ends_us: Vec<i64>,
-    /// Of files that tell of some stretches of time only.
+    /// Of files that cover only some periods.
     periods: Periods,
-    /// How many of the files are such.
+    /// How many of the files are of that kind.
     files_of_periods: usize,
 }
 
@@ -110,28 +110,28 @@ impl Import {
         }
     }
 
-    /// The same, where another thread may help, if so.
+    /// The same, with whether another thread may help.
     pub(crate) fn with_idle_cpu(mut self, has_idle_cpu: bool) -> Import {
         self.has_idle_cpu = has_idle_cpu;
         self
     }
 
-    /// True when another thread may help: there is a CPU for it.
+    /// True if another thread may help: there is a CPU for it.
     pub(crate) fn has_idle_cpu(&self) -> bool {
         self.has_idle_cpu
     }
 
-    /// What the person who imports knows.
+    /// What the user knows.
     pub(crate) fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Says what the rows of the file are; exact times of day when an importer does not say.
+    /// Sets what the rows of the file are; by default, exact times of day.
     pub(crate) fn set_measure(&mut self, measure: Measure) {
         self.description.measure = measure;
     }
 
-    /// Samples per second of the file; files that differ leave none.
+    /// Samples per second of the file; there is none if files differ.
     pub(crate) fn rate(&mut self, hz: u32) {
         self.description.rate(hz);
     }
@@ -188,7 +188,7 @@ impl Import {
         self.hand_on(BATCH);
     }
 
-    /// Adds a single event; those beyond [`MAX_SPANS`] of a file are left out, which is told.
+    /// Adds a single event; those beyond [`MAX_SPANS`] of a file are left out, which is reported.
     pub(crate) fn span(&mut self, row: SpanRow) {
         self.spans += 1;
         if self.spans <= MAX_SPANS {
@@ -203,17 +203,17 @@ impl Import {
         self.hand_on(BATCH);
     }
 
-    /// Adds a statement, or what another file says of it.
+    /// Adds a statement, or what another file says about it.
     pub(crate) fn statement(&mut self, row: StatementRow) {
         self.description.statement(row);
     }
 
-    /// The host that the file speaks of.
+    /// The host that the file is about.
     pub(crate) fn host(&mut self) -> &mut HostMeta {
         &mut self.description.host
     }
 
-    /// The database that the file speaks of.
+    /// The database that the file is about.
     pub(crate) fn database(&mut self, product: &str, version: &str) {
         self.description.database.product = product.to_string();
         self.description.database.version = version.to_string();
@@ -224,30 +224,30 @@ impl Import {
         self.description.database.held_locks = true;
     }
 
-    /// When the first thing that the file tells of began; else it is the begin of the first session.
+    /// When the first thing in the file began; by default, when the first session began.
     pub(crate) fn begins(&mut self, us: i64) {
         self.description.begins_us = Some(us);
     }
 
-    /// When the first thing that the file tells of began and the last one ended, by a clock that is better than seconds.
+    /// When the first thing in the file began and the last one ended, by a clock finer than seconds.
     pub(crate) fn spans(&mut self, (begin_us, end_us): (i64, i64)) {
         self.begins(begin_us);
         self.description.exact_begins = 1;
         self.ends(end_us);
     }
 
-    /// When the last thing that the file tells of ended, exactly; else it is the end of the last second of its rows.
+    /// When the last thing in the file ended, exactly; by default, the end of the last second of its rows.
     pub(crate) fn ends(&mut self, us: i64) {
         self.description.ends_us.push(us);
     }
 
-    /// The file tells of this stretch of time, and, beside others that are added, of nothing between them.
+    /// The file covers this period and others that are added, but nothing between them.
     pub(crate) fn period(&mut self, period: CoveredPeriod) {
         self.description.periods.add(period);
         self.description.files_of_periods = 1;
     }
 
-    /// The file tells of no time at all: it takes nothing from what others leave out.
+    /// The file covers no time at all: it does not hide the gaps of others.
     pub(crate) fn no_period(&mut self) {
         self.description.files_of_periods = 1;
     }
@@ -266,7 +266,7 @@ impl Import {
     fn hand_on(&mut self, at_least: usize) {
         if self.rows.len() + self.frames >= at_least {
             self.frames = 0;
-            // Whoever took the rows has gone: the reader of the file is told to stop by other means.
+            // If the receiver has gone, the reader of the file is stopped by other means.
             let _ = self.to.send(std::mem::take(&mut self.rows));
         }
     }
@@ -294,7 +294,7 @@ pub(crate) fn session_id(identity: &str) -> SessionId {
     SessionId(xxh3_64(identity.as_bytes()).max(1))
 }
 
-/// What two files say of context switches: what only one of them knows is not known of both.
+/// What two files say about context switches: what only one of them knows is not known of both.
 fn together(one: &Scheduling, other: &Scheduling) -> Scheduling {
     Scheduling {
         switches: one.switches.saturating_add(other.switches),
@@ -333,12 +333,12 @@ impl Description {
             .unwrap_or_default()
     }
 
-    /// True when the rows of both can be added.
+    /// True if the rows of both can be added.
     pub(crate) fn goes_with(&self, other: &Description) -> bool {
         self.files.is_empty() || self.measure == other.measure
     }
 
-    /// The same of several files, in the order of the files.
+    /// Adds the description of the next file.
     pub(crate) fn append(&mut self, other: Description) {
         self.measure = other.measure;
         if let Some(hz) = other.rate_hz {
@@ -351,14 +351,14 @@ impl Description {
             (Some(one), Some(other)) => Some(together(&one, &other)),
             (one, other) => one.or(other),
         };
-        // Of several it is the names of the files.
+        // If there are several, the names of the files are used instead.
         let target = match self.files.is_empty() || self.database.target == other.database.target {
             true => other.database.target.clone(),
             false => String::new(),
         };
         self.files.extend(other.files);
         self.problems.extend(other.problems);
-        // A file that does not say its release takes nothing from one that does.
+        // A file without a release does not override one that has it.
         let held_locks = self.database.held_locks || other.database.held_locks;
         if !other.database.version.is_empty() || self.database.product.is_empty() {
             self.database = other.database;
@@ -453,9 +453,9 @@ impl Description {
         rows
     }
 
-    /// What is said about the rows, given the first and the last second of activity.
+    /// What is said about the rows, given their sessions and the last second of activity.
     pub(crate) fn finish(mut self, sessions: &[SessionRow], last_us: Option<i64>, engine: &str) -> Imported {
-        // Rows stand where their time ended: what was imported began earlier.
+        // Rows are where their time ended: what was imported began earlier.
         let begins = sessions.iter().map(|row| row.started).chain(self.begins_us);
         let begin_us = match self.begins_us {
             Some(begin_us) if self.exact_begins == self.files.len() => begin_us,
@@ -505,7 +505,7 @@ impl Description {
                 ..CollectorMeta::default()
             },
             notes: self.problems.iter().map(note).collect(),
-            // Beside a file that tells of all of its time nobody knows what is not told.
+            // If a file covers all of its time, the periods of the others are not all there is.
             periods: match self.files_of_periods == self.files.len() {
                 true => self.periods.finish(),
                 false => Vec::new(),
@@ -543,10 +543,10 @@ fn twins(files: &[ImportedFile]) -> Vec<String> {
     told
 }
 
-/// A call that began so long before its trace is told.
+/// A call that began this long before its trace is reported.
 const WORTH_TELLING_US: u64 = 100_000;
 
-/// What a person should know about an SQL trace, in sentences.
+/// What a user should know about an SQL trace, in sentences.
 fn trace_problems(path: &str, lines: u64, trace: &SqlTrace) -> Vec<String> {
     let mut told = Vec::new();
     if trace.size_limited {
@@ -633,7 +633,7 @@ fn times(n: u64) -> String {
     }
 }
 
-/// What a person should know about a file, in sentences.
+/// What a user should know about a file, in sentences.
 fn problems(file: &ImportedFile) -> Vec<String> {
     let path = &file.path;
     let mut problems = match &file.sql_trace {

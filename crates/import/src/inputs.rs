@@ -20,18 +20,18 @@ fn is_standard_input(path: &Path) -> bool {
     path == Path::new(STANDARD_INPUT)
 }
 
-/// All that was named.
+/// All inputs that were named.
 #[derive(Default)]
 pub(crate) struct Inputs<'a> {
-    /// With their place in the order of all.
+    /// With their place in the order in which they were named.
     pub all: Vec<(usize, Input<'a>)>,
     /// What cannot even be opened.
     pub failed: Vec<(usize, Done)>,
-    /// What a person should know, in sentences.
+    /// What the user should know, in sentences.
     pub problems: Vec<String>,
 }
 
-/// Something that is read from its begin to its end.
+/// Something that is read from start to end.
 pub(crate) enum Input<'a> {
     File(&'a Path),
     Member(Archive<'a>, Member),
@@ -72,7 +72,7 @@ impl<'a> Inputs<'a> {
         inputs
     }
 
-    /// Makes one of the files that continue each other: a call that began in one of them and ended in the next is one call.
+    /// Joins files that continue each other: a call that began in one of them and ended in the next is one call.
     fn join_parts(&mut self) {
         if self.all.len() < 2 {
             return;
@@ -85,7 +85,7 @@ impl<'a> Inputs<'a> {
             .collect();
         let mut inputs: Vec<Option<(usize, Input<'_>)>> = self.all.drain(..).map(Some).collect();
         for first in 0..inputs.len() {
-            // One that says that it continues itself has no first part: each is read alone.
+            // Files that continue each other in a circle have no first part: each is read alone.
             let is_first = before[first].is_none() || !has_first(&before, first);
             let Some((order, input)) = inputs[first].take_if(|_| is_first) else {
                 continue;
@@ -103,12 +103,12 @@ impl<'a> Inputs<'a> {
         self.all.extend(inputs.into_iter().flatten());
     }
 
-    /// Which of the others has this name: one of the same folder, if there is one.
+    /// Which of the others has this name: preferably one in the same folder.
     fn before(&self, at: usize, name: &str) -> Option<usize> {
         let folder = self.all[at].1.path().parent();
         let named = self.all.iter().enumerate().filter(|(other, (_, input))| {
             let of_other = input.path().file_name().unwrap_or_default().to_string_lossy();
-            // Compressed, it has something behind its name.
+            // The name of a compressed file goes on.
             let rest = of_other.strip_prefix(name);
             *other != at && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         });
@@ -132,7 +132,7 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// True when the chain of those before it has a first one.
+/// True if the chain of those before it has a first one.
 fn has_first(before: &[Option<usize>], of: usize) -> bool {
     let mut at = of;
     for _ in 0..before.len() {
@@ -161,7 +161,7 @@ impl<'a> Input<'a> {
 }
 
 impl Input<'_> {
-    /// Reads it. `idle_cpus`: how many fewer files are read at the same time than threads may read.
+    /// Reads it. `idle_cpus`: threads that may read, less files that are read at the same time.
     pub(crate) fn import(
         &self,
         options: &Options,
@@ -182,7 +182,7 @@ impl Input<'_> {
                 |ahead| import_one(options, Box::new(ahead), path, to, idle_cpus > 1),
             )
         } else if idle_cpus > 0 {
-            // To decompress is work for a CPU of its own: a third thread would only be in the way of the two.
+            // Decompressing keeps a CPU busy: a third thread would only get in the way of the two.
             let has_idle_cpu = idle_cpus > 1 || self.is_plain();
             read_ahead(
                 |sink| self.open(shared, |source| sink.fill(source))?,
@@ -194,7 +194,7 @@ impl Input<'_> {
         }
     }
 
-    /// True of a file that is read as it is.
+    /// True for a file that is read as it is.
     fn is_plain(&self) -> bool {
         match self {
             Input::File(path) if !is_standard_input(path) && path.is_file() => {
@@ -212,7 +212,7 @@ impl Input<'_> {
         }
     }
 
-    /// Opens it, of several parts the first, through its compression, for as long as `with` needs it.
+    /// Opens it (of several parts, the first) and decompresses it, for as long as `with` needs it.
     fn open<T>(&self, shared: &Shared, with: impl FnOnce(Box<dyn Read + '_>) -> T) -> io::Result<T> {
         match self {
             Input::File(path) => {
@@ -232,7 +232,7 @@ impl Input<'_> {
         }
     }
 
-    /// What it is, as far as its beginning tells; none of what can be read only once.
+    /// Its format, as far as its beginning tells; none if it can be read only once.
     pub(crate) fn format(&self) -> Option<&'static str> {
         self.beginning(|head| {
             let importer = IMPORTERS.iter().find(|importer| importer.detect(head))?;
@@ -240,7 +240,7 @@ impl Input<'_> {
         })
     }
 
-    /// Name of the file that it says it continues; none of what can be read only once.
+    /// Name of the file that it says it continues; none if it can be read only once.
     fn continues(&self) -> Option<String> {
         self.beginning(continued_file)
     }
@@ -262,7 +262,7 @@ impl Input<'_> {
     }
 }
 
-/// A file that counts what is read of it, and ends when it should.
+/// A file that counts what is read from it, and ends early if reading is stopped.
 struct Counted<'a> {
     file: Box<dyn Read>,
     shared: &'a Shared,

@@ -1,4 +1,4 @@
-//! What files of Oracle's latches say of a latch that is held, in common: how it is held, and where in the code it was taken.
+//! What all files about Oracle's latches say about a held latch: how it is held, and where in the code it was taken.
 
 use dbtime_model::{Frame, NO_STACK, StackId};
 
@@ -25,7 +25,7 @@ impl LatchMode {
     }
 }
 
-/// The place in the code (KSLLWNAM) as a stack of one frame; in brackets what the place has the latch for (KSLLWLBL), where it says so.
+/// The place in the code (KSLLWNAM) as a stack of one frame; in brackets, what it holds the latch for (KSLLWLBL), if given.
 pub(crate) fn place(code: &str, label: &str, into: &mut Import) -> StackId {
     let (code, label) = (code.trim(), label.trim());
     let symbol = match (code, label) {

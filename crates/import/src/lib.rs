@@ -1,16 +1,16 @@
-//! Files of other tools become rows. One file per format; the contents decide which one it is, never the name.
+//! Turns files of other tools into rows. One source file per format; the contents of a file decide its format, never its name.
 //!
 //! ```text
-//! file ──open, decompress──▶ Lines ──Importer──▶ Import ──rows──▶ whoever asked for them
+//! file ──open, decompress──▶ Lines ──Importer──▶ Import ──rows──▶ caller
 //!                                                      └─────────▶ Imported { meta, problems }
 //! ```
 //!
-//! Files are read in parallel, each by one thread, or by up to three where there are CPUs for them; members of an archive are files
-//! of their own. Rows are handed on in batches while reading goes on, so that the memory of
-//! an import does not depend on the size of a file, only on how many statements and sessions it tells of.
+//! Files are read in parallel, each by one thread, or by up to three if there are CPUs for them; members of an archive are files of their
+//! own. Rows are handed on in batches while reading goes on, so the memory of an import does not depend on the size of a file, only on its
+//! number of statements and sessions.
 //!
-//! Nothing in a file is fatal: what is not understood is counted, its first lines are kept, and reading goes on; what
-//! was cut gives all up to the cut. Only a file that cannot be opened, is empty or is of no known format is an error.
+//! Nothing in a file is fatal: what is not understood is counted, its first lines are kept, and reading goes on; a truncated file gives all
+//! that comes before. Only a file that cannot be opened, is empty or has no known format is an error.
 
 mod archive;
 mod bcc;
@@ -65,7 +65,7 @@ pub trait Importer: Sync {
     /// What people call it.
     fn name(&self) -> &'static str;
 
-    /// True when a file that begins with `head` is of this format.
+    /// True if a file that begins with `head` is of this format.
     fn detect(&self, head: &[u8]) -> bool;
 
     /// Reads the file and adds what it says.
@@ -80,7 +80,7 @@ pub trait Importer: Sync {
     ) -> Result<(), ImportError>;
 }
 
-/// Every format there is. What many texts could be taken for comes last.
+/// All formats. Those that many texts could be taken for come last.
 const IMPORTERS: [&dyn Importer; 16] = [
     &oracle_trace::OracleTrace,
     &oracle_snap::OracleSnap,

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-/// Longest line that is handed on whole; what lies beyond is passed over.
+/// Longest line that is handed on completely; the rest of a longer one is skipped.
 pub const MAX_LINE: usize = 1 << 20;
 
 const CHUNK: usize = 256 * 1024;
@@ -12,9 +12,9 @@ const CHUNK: usize = 256 * 1024;
 pub struct Line<'a> {
     /// Counts from 1.
     pub number: u64,
-    /// What it says; at most [`MAX_LINE`] bytes.
+    /// Its text; at most [`MAX_LINE`] bytes.
     pub bytes: &'a [u8],
-    /// False for the last line of a stream that does not end with a newline: it may be cut.
+    /// False for the last line of a stream that does not end with a newline: it may be truncated.
     pub ended: bool,
 }
 
@@ -43,7 +43,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// The first bytes of the stream, without taking them; empty only when the stream is.
+    /// The first bytes of the stream, without consuming them; empty only if the stream is.
     pub fn head(&mut self) -> &[u8] {
         while !self.end && self.filled < CHUNK {
             self.fill();
@@ -89,7 +89,7 @@ impl<R: Read> Lines<R> {
         let mut to = from + length.min(MAX_LINE);
         self.start += length + usize::from(ended);
         let ended = if cut {
-            // The line is handed on from where it lies; the rest of it is passed over behind.
+            // The line is handed on in place; its rest is skipped behind it.
             self.skip_line(to)
         } else {
             ended
@@ -104,7 +104,7 @@ impl<R: Read> Lines<R> {
         })
     }
 
-    /// Passes over the rest of a line, keeping what lies before `keep`. False when the stream ended first.
+    /// Skips the rest of a line, keeping what is before `keep`. False if the stream ended first.
     fn skip_line(&mut self, keep: usize) -> bool {
         loop {
             if let Some(at) = memchr::memchr(b'\n', &self.buffer[self.start..self.filled]) {

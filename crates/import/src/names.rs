@@ -1,8 +1,8 @@
-//! Names that come again and again, stored once and known by their number.
+//! Recurring names, stored once and known by their numbers.
 
 use crate::samples::Table;
 
-/// As many as are told apart: a release of a database has some thousands of statistics, an instance of sessions.
+/// Most names kept apart: a release of a database has some thousands of statistics, an instance some thousands of sessions.
 const MAX_NAMES: usize = 100_000;
 
 /// All names met.
@@ -13,7 +13,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// The number of a name; none when there are too many.
+    /// The number of a name; none if there are too many.
     pub(crate) fn number(&mut self, name: &[u8]) -> Option<u32> {
         if let Some(number) = self.numbers.get(name) {
             return Some(*number);

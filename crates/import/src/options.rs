@@ -1,4 +1,4 @@
-//! What the person who imports knows and the files do not say.
+//! What the user knows and the files do not say.
 
 use std::num::NonZeroUsize;
 
@@ -7,23 +7,22 @@ use crate::EventNames;
 /// How files are read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Time that one sample (or count) stands for, nanoseconds, where the file does not say it.
+    /// Time that one sample (or count) stands for, nanoseconds, if the file does not say.
     pub interval_ns: Option<u64>,
     /// Names of the numbers of Oracle's wait events.
     pub event_names: EventNames,
-    /// Of a file of `perf script` with several events, the one that is taken; else the first.
+    /// The event to read of a `perf script` file with several; by default, the first.
     pub event: Option<String>,
-    /// Of a trace of the kernel, the calls that are taken.
+    /// The calls to read of a kernel trace.
     pub calls: CallOptions,
-    /// Files of one session are laid beside each other: waits and system calls are kept as spans too, and the time of traces of
-    /// system calls, which is the same time once more, is left out of `activity`.
+    /// Files of one session are shown next to each other: waits and system calls are also kept as spans, and the time of system call
+    /// traces, which is the same time once more, is left out of `activity`.
     pub keeps_spans: bool,
-    /// Nobody asks for single seconds: an importer that adds up may do so over all of them. I/O on files of the database stays
-    /// where it was.
+    /// Single seconds are not needed: an importer may sum over all of them. I/O on database files stays in its seconds.
     pub summed: bool,
-    /// Values of bind variables are kept. They are data of the application, so nobody gets them without asking.
+    /// Values of bind variables are kept. They are application data, so only on request.
     pub binds: bool,
-    /// Threads that read, at most; as many as there are CPUs when nothing is said.
+    /// Most threads that read; by default, as many as there are CPUs.
     pub threads: Option<NonZeroUsize>,
 }
 
@@ -35,21 +34,21 @@ impl Options {
     }
 }
 
-/// Which calls of a trace of the kernel are taken; all when nothing is said.
+/// Which calls of a kernel trace are read; by default, all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallOptions {
     /// Those of this system call (`pread64`), and nothing else that tasks did.
     pub name: Option<String>,
     /// Those made in this wait event: `Class:Event`, or either of the two.
     pub wait: Option<String>,
-    /// The first so many.
+    /// The first ones, at most this many.
     pub most: Option<u64>,
 }
 
-/// Reads a time as it is typed: `10ms`, `1us`, `2.5 s`, `500` (milliseconds). Returns nanoseconds.
+/// Parses a time as typed: `10ms`, `1us`, `2.5 s`, `500` (milliseconds). Returns nanoseconds.
 ///
 /// # Errors
-/// It is none, or not more than zero; the message says which forms are understood.
+/// It is not a time, or not more than zero; the message says which forms are understood.
 pub fn parse_interval(text: &str) -> Result<u64, String> {
     let wrong =
         || format!("'{text}' is not the time of a sample: give a number with ns, us, ms or s, as in 10ms");
@@ -67,7 +66,7 @@ pub fn parse_interval(text: &str) -> Result<u64, String> {
         return Err(wrong());
     }
     let ns = (number.parse::<f64>().map_err(|_| wrong())? * unit_ns).round();
-    // A day: longer ones are typing errors.
+    // At most a day: longer ones are typing errors.
     if (1.0..=86_400e9).contains(&ns) {
         Ok(ns as u64)
     } else {

@@ -10,7 +10,7 @@ pub(crate) fn described(sid: &str, is_background: bool, user: &str, program: &st
     let kind = match is_background {
         true if by_program == BackendType::CLIENT => "background",
         true => &by_program,
-        // An application may call itself like a background process.
+        // An application may use the name of a background process.
         false if program.starts_with("oracle@") && by_program == BackendType::PARALLEL_WORKER => &by_program,
         false => BackendType::CLIENT,
     };

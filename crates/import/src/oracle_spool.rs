@@ -1,14 +1,14 @@
-//! What dbtime's own scripts for SQL*Plus print: a heading with the version of the format, and lines of fields with commas between
-//! them; in quotes where they are text, quotes in it doubled; the last one is a point, so that a cut line shows.
+//! What dbtime's own scripts for SQL*Plus print: a heading with the version of the format, and lines of comma-separated fields; text is in
+//! quotes, with quotes inside doubled; the last field is a point, so that a truncated line shows.
 
 use std::borrow::Cow;
 
 use crate::Import;
 use crate::oracle_trace::wall_clock;
 
-/// Longer texts are no names.
+/// Longer texts are not names.
 const MAX_TEXT: usize = 256;
-/// Bytes that are shown of a version that is not known.
+/// Bytes shown of an unknown version.
 const MAX_VERSION: usize = 20;
 
 /// The heading of a format, and what was found of it.
@@ -20,7 +20,7 @@ pub(crate) struct Heading {
 }
 
 impl Heading {
-    /// `begin`: what stands before the version; `version`: the one that is known.
+    /// `begin`: what comes before the version; `version`: the known one.
     pub(crate) fn new(begin: &'static [u8], version: &'static [u8]) -> Heading {
         Heading {
             begin,
@@ -29,7 +29,7 @@ impl Heading {
         }
     }
 
-    /// True for a line that says nothing else: it is the heading, is empty, or is of a version that is not known.
+    /// True for a line with nothing else to read: the heading, an empty line, or any line of an unknown version.
     pub(crate) fn takes(&mut self, line: &[u8]) -> bool {
         if let Some(version) = line.strip_prefix(self.begin) {
             if version != self.version {
@@ -41,7 +41,7 @@ impl Heading {
         line.is_empty() || self.other_version.is_some()
     }
 
-    /// False for a version that is not known, which is told.
+    /// False for an unknown version, which is reported.
     pub(crate) fn is_known(&self, path: &str, into: &mut Import) -> bool {
         if let Some(version) = &self.other_version {
             into.problem(format!(
@@ -52,8 +52,8 @@ impl Heading {
     }
 }
 
-/// The fields of a line but for the point; none when it does not end in one, when there are more than `most`, the point among them,
-/// one is too long to be a name, or quotes do not end.
+/// The fields of a line without the point; none if it does not end in one, if there are more than `most` (including the point), if one is
+/// too long to be a name, or if quotes are not closed.
 pub(crate) fn fields(line: &[u8], most: usize) -> Option<Vec<Cow<'_, [u8]>>> {
     let mut fields = split(line, most)?;
     (fields.pop()?.as_ref() == b".").then_some(fields)

@@ -1,15 +1,15 @@
 //! Stack samples of KStackSampler, ORA_KStackProfiler and Ptrace_Profiler (Luca Canali).
 //!
 //! # Format
-//! One record a sample: kernel frames, leaf first (`func+0xoff/0xlen`, in older files behind `[<address>] `), the end mark
-//! `0xffffffffffffffff`, user frames (bare names, leaf first; Ptrace_Profiler only), `State:`, the Oracle state
-//! (`event#=158 (Oracle state)`, `event=NAME (Oracle state)` behind sed, `On CPU (Oracle state)`), and the count `1`. Newer
-//! kernels write no end mark: a name without a length is then a user frame.
+//! One record per sample: kernel frames, leaf first (`func+0xoff/0xlen`, in older files after `[<address>] `), the end mark
+//! `0xffffffffffffffff`, user frames (bare names, leaf first; Ptrace_Profiler only), `State:`, the Oracle state (`event#=158 (Oracle
+//! state)`, `event=NAME (Oracle state)` after sed, `On CPU (Oracle state)`), and the count `1`. Newer kernels write no end mark: a name
+//! without a length is then a user frame.
 //!
 //! # Rows
-//! One session a file. `R` is running or runnable, which the files do not tell apart: it becomes the state `cpu`, and the
-//! recording says so. A file without Oracle states has the wait `not recorded`. The files say no times and no
-//! interval: rows count samples, unless the caller knows the interval (the tools' own default is 500 ms).
+//! One session per file. `R` is running or runnable, which the files do not tell apart: it becomes the state `cpu`, and the recording says
+//! so. A file without Oracle states has the wait `not recorded`. The files have no times and no interval: rows count samples, unless the
+//! caller knows the interval (the tools' own default is 500 ms).
 
 use std::io::Read;
 use std::path::Path;
@@ -102,7 +102,7 @@ impl Reader<'_> {
             return;
         }
         self.record.lines += 1;
-        // A last line that may be cut could end a sample that has more of it.
+        // A truncated last line could seem to end a sample.
         if !line.ended {
             return;
         }
@@ -158,7 +158,7 @@ impl Reader<'_> {
             return;
         }
         if !self.record.is_past_kernel && text.starts_with(b"[") && text.ends_with(b"]") {
-            // The module of the frame before, on a line of its own in files that were cut into columns.
+            // The module of the previous frame, on a line of its own in files that were split into columns.
             return;
         }
         match kernel_frame(text) {
@@ -176,7 +176,7 @@ impl Reader<'_> {
 
     fn sample(&mut self, count: u64) {
         let record = std::mem::take(&mut self.record);
-        // A number on its own is no sample.
+        // A number on its own is not a sample.
         if record.state.is_none() && record.wait.is_none() {
             return;
         }

@@ -1,4 +1,4 @@
-//! Reads files side by side and hands on their rows.
+//! Reads files in parallel and hands on their rows.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -14,30 +14,30 @@ use crate::oracle_trace::OracleTrace;
 use crate::strace::Strace;
 use crate::{IMPORTERS, Import, ImportError, Imported, Importer, Lines, Options};
 
-/// Batches of rows that may wait to be taken: bounds memory when whoever takes them is slower.
+/// Most batches of rows waiting to be taken: bounds memory if the consumer is slower.
 const WAITING: usize = 4;
 
-/// How often it is told how far reading is.
+/// How often progress is reported.
 const TOLD_EVERY: Duration = Duration::from_millis(200);
 
-/// How far reading is, in bytes of the files as they are on disk.
+/// Progress of reading, in bytes of the files as they are on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
-    /// Read.
+    /// Bytes read.
     pub done: u64,
-    /// In all files; what grows meanwhile can be beyond.
+    /// Bytes of all files; `done` can exceed it if files grow.
     pub total: u64,
 }
 
 impl Options {
-    /// Imports files (`-` is standard input), plain or compressed (gzip, bzip2, xz, lzma, zstd), or those inside of .zip archives, as
-    /// one. Rows are handed to `take` as they come, those of one second of one file in one go or one after the other; sessions and
-    /// statements come last. `tell` hears a few times a second how far reading is, and can end it.
+    /// Imports files (`-` is standard input), plain or compressed (gzip, bzip2, xz, lzma, zstd), or those inside of .zip archives, as one.
+    /// Rows are handed to `take` as they come, those of one second of one file together or consecutively; sessions and statements come
+    /// last. `tell` is given the progress a few times a second, and can stop the import.
     ///
-    /// With several files, one that cannot be read or is of no known format is a problem that is told, not an error.
+    /// With several files, one that cannot be read or has no known format is reported as a problem, not an error.
     ///
     /// # Errors
-    /// No file could be imported: why the first one could not. Rows could not be taken, or reading was ended.
+    /// No file could be imported: the error is that of the first one. Rows could not be taken, or the import was stopped.
     pub fn import(
         &self,
         paths: &[PathBuf],
@@ -140,8 +140,8 @@ impl Options {
     }
 }
 
-/// True when these files can be laid beside each other: one is an SQL trace, another one a trace of strace. Looks at the
-/// beginning of regular files only: what is read from a pipe is gone.
+/// True if these files can be shown next to each other: one is an SQL trace, another one a trace of strace. Only looks at regular files:
+/// what is read from a pipe is lost.
 pub fn lie_beside(paths: &[PathBuf]) -> bool {
     let shared = Shared::default();
     let inputs = Inputs::of(paths, &shared);
@@ -163,18 +163,18 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// True when reading is to end.
+    /// True if reading is to stop.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// So many bytes more were read of files.
+    /// This many more bytes were read from files.
     pub(crate) fn has_read(&self, bytes: u64) {
         self.read.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
-/// What the rows that were handed on say of the whole.
+/// What the rows that were handed on say about the whole.
 #[derive(Debug, Default)]
 struct Seen {
     last_us: Option<i64>,
@@ -225,7 +225,7 @@ pub(crate) fn import_one<'a>(
     Ok((import.finish(importer.name()), importer.name()))
 }
 
-/// One result of all files, in their order.
+/// One result for all files, in their order.
 fn together(
     mut done: Vec<(usize, Done)>,
     problems: Vec<String>,

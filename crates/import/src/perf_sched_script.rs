@@ -2,14 +2,14 @@
 //!
 //! # Format
 //! A line `comm tid [cpu] time: sched:EVENT: fields`, with the fields as the kernel prints them (`prev_comm=… ==> next_comm=…`)
-//! or as libtraceevent does (`postgres:7 [120] S ==> …`). Call chains below are passed over.
+//! or as libtraceevent does (`postgres:7 [120] S ==> …`). Call chains below are skipped.
 //!
 //! # Rows
-//! By the rules of `perf sched timehist`: a stay on a CPU lasts from the CPU's switch before to this one; the wait from
-//! switch-out to switch-in; the scheduling delay begins at `sched_waking`, or, in files that have none, at `sched_wakeup`. Beyond
-//! them, a task that left its CPU runnable is queued from then on (perf 6.1 shows a delay of 0 there), and what could not be seen
-//! is unknown (perf shows 0). The idle task is no task. Who wakes is the task that runs when an interrupt does it, too; on an
-//! idle CPU it is called `interrupt`.
+//! By the rules of `perf sched timehist`: a stay on a CPU lasts from the CPU's previous switch to this one; the wait, from switch-out to
+//! switch-in; the scheduling delay begins at `sched_waking` or, in files without it, at `sched_wakeup`. In addition, a task that left its
+//! CPU runnable is queued from then on (perf 6.1 shows a delay of 0), and what could not be seen is unknown (perf shows 0). The idle task
+//! does not count as a task. The waker is the task that is running, even if an interrupt does the waking; on an idle CPU it is called
+//! `interrupt`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
@@ -25,9 +25,9 @@ use crate::switches::{IDLE, Switches, called};
 use crate::text::billionths;
 use crate::{Import, ImportError, Importer, Lines};
 
-/// Lines of a file that are looked at to know its format.
+/// Lines of a file examined to detect its format.
 const LOOKED_AT: usize = 500;
-/// Parts of a delay, each on another CPU, that are told apart.
+/// Most parts of a delay, each on another CPU, that are kept apart.
 const MAX_QUEUES: usize = 64;
 
 /// The importer of this format.
@@ -69,10 +69,10 @@ fn tracepoint(event: &[u8]) -> Option<&[u8]> {
         .filter(|name| name.starts_with(b"sched_"))
 }
 
-/// What is known of a task meanwhile.
+/// What is known of a task so far.
 #[derive(Debug, Default)]
 struct Task {
-    /// When it left its CPU, and what as.
+    /// When it left its CPU, and in which state.
     left: Option<(i64, State)>,
     /// The CPU it left.
     cpu: Option<u32>,
@@ -81,7 +81,7 @@ struct Task {
     /// Where it was queued since then, and from when on.
     queues: Vec<(u32, i64)>,
     migrations: u64,
-    /// When it came onto its CPU, and what is known of the stay off it before.
+    /// When it came onto its CPU, and what is known of its time off CPU before.
     arrived: Option<Arrival>,
 }
 
@@ -132,12 +132,12 @@ impl<'a> Reader<'a> {
             return;
         }
         if !line.ended {
-            // It may be cut.
+            // It may be truncated.
             unknown_line(&mut self.switches.file, line.number, text);
             return;
         }
         let Some(header) = header(text) else {
-            // A call chain is passed over.
+            // Call chains are skipped.
             if !(self.in_event && text.starts_with(b"\t")) {
                 unknown_line(&mut self.switches.file, line.number, text);
             }
@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
                 woken(header.rest).map(|woken| self.wake(time, &woken, header.comm, header.tid))
             }
             b"sched_migrate_task" => migrated(header.rest).map(|(tid, to)| self.migrate(time, tid, to)),
-            // What timehist does not look at either.
+            // What timehist ignores, too.
             _ => Some(()),
         };
         if is_understood.is_none() {
@@ -253,7 +253,7 @@ impl<'a> Reader<'a> {
                 state,
                 waker,
             ),
-            // It was woken before, or nobody was seen to wake it: all of it counts as wait, as in perf.
+            // It was woken before, or no wakeup was seen: all of it counts as wait, as in perf.
             (Some((_, state)), None) => (off, Some(0), state, String::new()),
             // New, or asleep since before the recording.
             (None, Some((woken, waker))) => (None, Some(time.abs_diff(woken)), State::Unknown, waker),
@@ -263,7 +263,7 @@ impl<'a> Reader<'a> {
         let mut instead = BTreeMap::new();
         for ((cpu, from), to) in queues.iter().zip(ends) {
             self.switches.occupancy.between(*cpu, *from, to, &mut instead);
-            // Whoever is still on it is in no stay that has ended.
+            // A task that is still on it has no stay that has ended.
             if let Some(running) = self.cpus.get(cpu)
                 && let Ok(ns) = u64::try_from(to.saturating_sub(running.since.max(*from)))
                 && ns > 0
@@ -295,7 +295,7 @@ impl<'a> Reader<'a> {
         if !is_seen {
             task.arrived = None;
             if let Some(since) = since {
-                // Another task came: as perf has it, it was this one.
+                // Another task was switched in: as in perf, it is taken to be this one.
                 self.switches.known.missed += 1;
                 self.arrive(since, cpu, prev.tid);
             }
@@ -308,7 +308,7 @@ impl<'a> Reader<'a> {
             cpu,
             wait_ns: arrival.as_ref().and_then(|arrival| arrival.wait_ns),
             delay_ns: arrival.as_ref().and_then(|arrival| arrival.delay_ns),
-            // As perf has it: a switch to it that is not there does not matter.
+            // As in perf: a missing switch to it does not matter.
             run_ns: since.map(|since| time.abs_diff(since)),
             wait_state: arrival
                 .as_ref()

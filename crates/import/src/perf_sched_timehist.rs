@@ -2,14 +2,14 @@
 //!
 //! # Format
 //! A heading that names the columns; then a line for each switch, `time [cpu] task[tid/pid] wait delay run`, the last three in
-//! milliseconds; as options ask for it a column for each CPU, the state, the next task, a call chain, and lines of wakeups
-//! (`awakened:`) and moves (`migrated:`). Tables of a summary are passed over.
+//! milliseconds; depending on options, a column for each CPU, the state, the next task, a call chain, and lines of wakeups (`awakened:`)
+//! and moves (`migrated:`). Tables of a summary are skipped.
 //!
 //! # Rows
-//! A session is a task. perf's wait time holds the scheduling delay: it is taken off. perf (6.1) shows a delay of 0 for a task that
-//! was pushed off its CPU; where the file says so (column `state`), all of its wait is delay. What perf did not see it shows as 0:
-//! the first run of a CPU and the first wait of a task are unknown. Moments are perf's own, seconds since the host was booted as
-//! a rule. The idle task is no task.
+//! A session is a task. perf's wait time includes the scheduling delay, which is subtracted. perf (6.1) shows a delay of 0 for a task that
+//! was preempted; if the file says so (column `state`), all of its wait is delay. perf shows 0 for what it did not see: the first run of a
+//! CPU and the first wait of a task are unknown. Moments are perf's own, usually seconds since the host was booted. The idle task does not
+//! count as a task.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
@@ -23,9 +23,9 @@ use crate::switches::{IDLE, Switches, called, state_of};
 use crate::text::{billionths, decimal, trim_start};
 use crate::{Import, ImportError, Importer, Lines};
 
-/// Lines of a file that are looked at to know its format.
+/// Lines of a file examined to detect its format.
 const LOOKED_AT: usize = 200;
-/// A summary is no line of a switch, however it goes on.
+/// Heading of a summary: its lines are not switches, whatever they look like.
 const SUMMARY: &[u8] = b"Runtime summary";
 
 /// The importer of this format.
@@ -64,7 +64,7 @@ impl Importer for PerfSchedTimehist {
 /// What the heading says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Columns {
-    /// Characters that show the CPUs.
+    /// Width of the column that shows the CPUs.
     cpus: usize,
     has_state: bool,
 }
@@ -98,7 +98,7 @@ impl Columns {
     }
 }
 
-/// What is known of a task meanwhile.
+/// What is known of a task so far.
 #[derive(Debug, Default)]
 struct Task {
     left: Option<(i64, State)>,
@@ -111,7 +111,7 @@ struct Reader<'a> {
     switches: Switches<'a>,
     columns: Columns,
     tasks: HashMap<u32, Task>,
-    /// CPUs of which a switch was seen.
+    /// CPUs on which a switch was seen.
     cpus: HashMap<u32, i64>,
     in_summary: bool,
     without_state: bool,
@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
                 What::Awakened(woken) => self.wake(time, &task, &woken),
                 What::Migrated(moved) => self.tasks.entry(moved.tid).or_default().migrations += 1,
             },
-            // A last line without its end may be cut.
+            // A last line without its end may be truncated.
             None => unknown_line(&mut self.switches.file, line.number, text),
         }
     }
@@ -195,14 +195,14 @@ impl<'a> Reader<'a> {
         let task = self.tasks.entry(name.tid).or_default();
         let left = task.left.replace((time, state));
         let moved = task.cpu.replace(cpu).is_some_and(|left| left != cpu);
-        // In these columns a moment may be a microsecond off.
+        // Moments in these columns may be a microsecond off.
         let woken = task
             .woken
             .take()
             .filter(|(woken, _)| *woken <= arrived.saturating_add(1_000));
         let migrations = std::mem::take(&mut task.migrations);
         let (wait_ns, delay_ns, wait_state) = match left {
-            // The first of the task: what perf shows as 0 it does not know.
+            // The first turn of the task: perf shows 0 for what it does not know.
             None => {
                 let wait = times.wait.checked_sub(times.delay).filter(|_| times.wait > 0);
                 (
@@ -270,7 +270,7 @@ impl<'a> Reader<'a> {
 /// Lines of the heading that name no columns.
 fn is_heading(words: &[u8]) -> bool {
     words.starts_with(b"[tid/pid]") || words.starts_with(b"#") || words.iter().all(|byte| matches!(byte, b'-' | b' '))
-        // What perf says beside, where standard error goes the same way.
+        // Messages of perf, if standard error goes to the same place.
         || words.starts_with(b"Samples do not have callchains") || words.starts_with(b"Samples of sched_switch event do not")
 }
 
@@ -279,7 +279,7 @@ fn is_heading(words: &[u8]) -> bool {
 struct Name<'a> {
     comm: &'a [u8],
     tid: u32,
-    /// Its process; itself when only one number stands there.
+    /// Its process; itself if there is only one number.
     pid: u32,
 }
 
@@ -293,7 +293,7 @@ impl Name<'_> {
     }
 }
 
-/// Nanoseconds of a line, and the letter behind them.
+/// Nanoseconds of a line, and the letter after them.
 #[derive(Debug, PartialEq, Eq)]
 struct Times {
     wait: u64,
@@ -331,7 +331,7 @@ fn event(line: &[u8], cpus: usize) -> Option<(i64, u32, Name<'_>, What<'_>)> {
             return Some((time, cpu, Name::idle(), what));
         }
     }
-    // A name may have brackets in it: the first place counts that something known follows.
+    // A name may have brackets in it: the first one that something known follows counts.
     let mut from = 0;
     loop {
         let close = from + memchr::memchr(b']', &text[from..])?;

@@ -5,11 +5,10 @@
 //! `address symbol+offset (file)`; a blank line. The name may have blanks in it.
 //!
 //! # Rows
-//! A session is a task. Samples of `cpu-clock` and `task-clock` have their period in nanoseconds: they are time, sampled.
-//! A period of other events (cycles …) is no time: rows then count samples. Of a file with several events one is taken.
-//! Every sample was taken on a CPU: its state is `kernel` or `user` by its leaf. The wait is `not recorded`. Moments are
-//! perf's own, seconds since the host was booted as a rule. Addresses are left out: they are of the instruction in the
-//! process, for which a frame has no place.
+//! A session is a task. Samples of `cpu-clock` and `task-clock` have their period in nanoseconds: they are sampled time. A period of other
+//! events (cycles …) is not a time: rows then count samples. Of a file with several events, one is read. Every sample was taken on a CPU:
+//! its state is `kernel` or `user`, by its leaf. The wait is `not recorded`. Moments are perf's own, usually seconds since the host was
+//! booted. Addresses are left out: they are those of the instruction in the process, for which a frame has no field.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -26,10 +25,10 @@ use crate::span::Span;
 use crate::text::{billionths, decimal, file_name, trim_start, without_brackets, without_offset};
 use crate::{Import, ImportError, Importer, Lines};
 
-/// Lines of frames that are known by their hash before all are forgotten: offsets of leaves differ.
+/// Lines of frames remembered by hash before all are forgotten: offsets of leaves differ.
 const MAX_KNOWN: usize = 1 << 20;
 
-/// Lines of a file that are looked at to know its format.
+/// Lines of a file examined to detect its format.
 const LOOKED_AT: usize = 500;
 
 /// The importer of this format.
@@ -91,7 +90,7 @@ struct KnownFrame {
 struct Open {
     session: u32,
     second: i64,
-    /// When it was taken, microseconds, where that is told.
+    /// When it was taken, microseconds, if known.
     us: Option<i64>,
     period: Option<u64>,
 }
@@ -114,7 +113,7 @@ struct Reader<'a> {
     /// The period of the event is time.
     is_time: bool,
     has_times: bool,
-    /// From the begin of what the first sample stands for to the last sample, microseconds.
+    /// From the start of what the first sample stands for to the last sample, microseconds.
     span_us: Span,
     has_chains: bool,
     is_cut: bool,
@@ -153,7 +152,7 @@ impl<'a> Reader<'a> {
             return;
         }
         if !line.ended {
-            // A last line that may be cut: neither its frame nor its sample can be trusted.
+            // The last line may be truncated: neither its frame nor its sample can be trusted.
             self.is_cut = true;
             self.open = None;
             return;
@@ -231,7 +230,7 @@ impl<'a> Reader<'a> {
             us: billionths(header.time).map(|ns| ns / 1_000),
             period: header.period,
         });
-        // Without call chains the frame stands in the line of its sample.
+        // Without call chains, the frame is on the line of its sample.
         if address(header.rest).is_some() {
             let frame = self.frame(header.rest);
             self.push(frame);
@@ -246,7 +245,7 @@ impl<'a> Reader<'a> {
         self.stack.push(frame.number);
     }
 
-    /// A frame as it stands in the file: `address symbol+offset (file)`.
+    /// A frame as in the file: `address symbol+offset (file)`.
     fn frame(&mut self, text: &[u8]) -> KnownFrame {
         let (address, rest) = address(text).unwrap_or((b"", text));
         let (symbol, file) = symbol_and_file(rest);
@@ -346,24 +345,24 @@ impl<'a> Reader<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Header<'a> {
     pub(crate) comm: &'a [u8],
-    /// Process; the task itself when only one number stands there.
+    /// Process; the task itself if there is only one number.
     pub(crate) pid: u32,
     pub(crate) tid: u32,
-    /// None when it is not said, as the next.
+    /// None if not given, as is the next.
     pub(crate) cpu: Option<u32>,
     second: Option<i64>,
-    /// Seconds with their fraction, as they stand there; empty when they do not.
+    /// Seconds with their fraction, as in the file; empty if missing.
     pub(crate) time: &'a [u8],
     period: Option<u64>,
     pub(crate) event: &'a [u8],
     pub(crate) rest: &'a [u8],
 }
 
-/// Reads the first line of a sample; none when it is something else.
+/// Reads the first line of a sample; none if it is something else.
 pub(crate) fn header(line: &[u8]) -> Option<Header<'_>> {
     let mut at = line.len() - trim_start(line).len();
     let begin = at;
-    // The name may have blanks and numbers in it: the first number counts that a time or a CPU follows.
+    // The name may have blanks and numbers in it: the first number that is followed by a time or a CPU counts.
     loop {
         let (token, end) = token(line, at)?;
         let (next, next_end) = token_or_empty(line, end);
@@ -401,7 +400,7 @@ fn token_or_empty(line: &[u8], at: usize) -> (&[u8], usize) {
     token(line, at).unwrap_or((b"", at))
 }
 
-/// The number of a task that has begun to exit: perf says -1.
+/// The number of a task that has begun to exit: perf prints -1.
 pub(crate) const EXITING: u32 = u32::MAX;
 
 /// `pid` or `pid/tid`
@@ -467,8 +466,8 @@ fn event(line: &[u8], at: usize) -> Option<(Option<u64>, &[u8], &[u8])> {
     (!name.is_empty()).then(|| (period, name, trim_start(&line[end..])))
 }
 
-/// What makes a frame: all but the address, of which only the half of memory matters. Processes have the same code at
-/// different addresses.
+/// What identifies a frame: all but the address, because processes have the same code at different addresses; only the half of the address
+/// space that it is in matters.
 fn frame_hash(text: &[u8]) -> u64 {
     match address(text) {
         Some((address, rest)) => xxh3_64_with_seed(rest, u64::from(is_upper(address))),

@@ -1,18 +1,18 @@
-//! Which stretches of time the files tell of, where that is not all from begin to end.
+//! Periods that the files cover, if that is not all the time from start to end.
 
 use dbtime_model::recording::CoveredPeriod;
 
-/// Stretches of time of all files together, above which they are merged at once.
+/// Most periods of all files together; above that they are merged at once.
 const MOST_OF_ALL: usize = 16 * CoveredPeriod::MOST;
 
-/// Stretches of time by file, in the order in which they were found.
+/// Periods by file, in the order in which they were found.
 #[derive(Debug, Default)]
 pub(crate) struct Periods {
     of_files: Vec<Vec<CoveredPeriod>>,
 }
 
 impl Periods {
-    /// Adds one of the file that is read.
+    /// Adds one of the file that is being read.
     pub(crate) fn add(&mut self, period: CoveredPeriod) {
         if self.of_files.is_empty() {
             self.of_files.push(Vec::new());
@@ -57,7 +57,7 @@ mod tests {
         periods
     }
 
-    /// Files are read apart, and described together.
+    /// Files are read separately, and described together.
     fn of_all(files: &[&[CoveredPeriod]]) -> Vec<CoveredPeriod> {
         let mut all = Periods::default();
         files.iter().for_each(|file| all.append(of(file)));
@@ -72,7 +72,7 @@ mod tests {
             of_all(&[&one, &other]),
             [period(0, 10), period(20, 32), period(50, 60)]
         );
-        // In one file they are snapshots of less than a second, whose ends were told in the same one.
+        // In one file, they are snapshots of less than a second that ended in the same second.
         assert_eq!(of_all(&[&[period(0, 1), period(0, 1)]]).len(), 2);
         assert_eq!(of_all(&[&one]), one);
     }

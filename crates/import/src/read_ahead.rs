@@ -1,32 +1,31 @@
-//! Reads a file ahead in a thread of its own: while lines are parsed, the operating system copies what comes next, or it is
-//! decompressed.
+//! Reads a file ahead in a thread of its own: while lines are parsed, the next part is copied from the operating system, or decompressed.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-/// Bytes that are handed on at a time: that costs little beside what is in them, and they fit into the caches of a CPU.
+/// Bytes handed on at a time: enough for the handover to cost little, few enough for the caches of a CPU.
 const CHUNK: usize = 256 * 1024;
 
-/// Chunks that wait to be parsed, at most.
+/// Most chunks waiting to be parsed.
 const WAITING: usize = 2;
 
 /// What was read ahead.
 pub(crate) struct ReadAhead {
     chunks: Receiver<io::Result<Vec<u8>>>,
-    /// Takes back the memory of chunks.
+    /// Returns the memory of chunks.
     used: SyncSender<Vec<u8>>,
     chunk: Vec<u8>,
     at: usize,
 }
 
-/// Where the thread that reads puts it.
+/// Where the reading thread puts it.
 pub(crate) struct Sink {
     chunks: SyncSender<io::Result<Vec<u8>>>,
     used: Receiver<Vec<u8>>,
 }
 
-/// Runs both at the same time: `read` opens a file and fills the sink, `parse` takes what comes of it.
+/// Runs both at the same time: `read` opens a file and fills the sink, `parse` consumes what was read.
 pub(crate) fn read_ahead<T>(
     read: impl FnOnce(&Sink) -> io::Result<()> + Send,
     parse: impl FnOnce(ReadAhead) -> T,
@@ -40,7 +39,7 @@ pub(crate) fn read_ahead<T>(
                 used,
             };
             if let Err(e) = read(&sink) {
-                // Nobody hears it when parsing has ended.
+                // It is lost if parsing has ended.
                 let _ = sink.chunks.send(Err(e));
             }
         });
@@ -54,7 +53,7 @@ pub(crate) fn read_ahead<T>(
 }
 
 impl Sink {
-    /// Hands on all that is in `source`, as long as somebody takes it.
+    /// Hands on all that is in `source`, as long as the other side receives it.
     ///
     /// # Errors
     /// It cannot be read any further; what came before is handed on.
@@ -74,7 +73,7 @@ impl Sink {
     }
 }
 
-/// Reads until the buffer is full or nothing more comes: how much, and how it ended if it did.
+/// Reads until the buffer is full or nothing more comes: returns how much, and how it ended if it did.
 fn fill(source: &mut impl Read, buffer: &mut [u8]) -> (usize, Option<io::Result<()>>) {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -96,7 +95,7 @@ impl Read for ReadAhead {
             };
             let used = std::mem::replace(&mut self.chunk, next?);
             self.at = 0;
-            // As long as it is read on, the memory is of use.
+            // The memory is reused as long as reading goes on.
             let _ = self.used.try_send(used);
         }
         let read = (&self.chunk[self.at..]).read(buffer)?;

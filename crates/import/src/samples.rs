@@ -44,7 +44,7 @@ pub(crate) struct Weight {
 }
 
 impl Weight {
-    /// So many samples, each of which stands for the interval that the caller knows, if any.
+    /// This many samples, each of which stands for the interval that the caller knows, if any.
     pub(crate) fn samples(samples: u64, options: &Options) -> Weight {
         Weight {
             ns: samples.saturating_mul(options.interval_ns.unwrap_or(0)),
@@ -53,7 +53,7 @@ impl Weight {
         }
     }
 
-    /// So many of something that the file does not name.
+    /// This many of something that the file does not name.
     pub(crate) fn counts(count: u64, options: &Options) -> Weight {
         Weight {
             ns: count.saturating_mul(options.interval_ns.unwrap_or(0)),
@@ -68,7 +68,7 @@ impl Weight {
 pub(crate) struct Process {
     /// 0 = not known.
     pub pid: u32,
-    /// Process of a thread that is not its first; else 0.
+    /// Process of a thread that is not its first one; otherwise 0.
     pub leader_pid: u32,
     /// Its name.
     pub title: String,
@@ -102,7 +102,7 @@ impl Process {
     }
 }
 
-/// A table whose order is nowhere seen, with a hash that is fast on short keys.
+/// A table whose order never shows, with a hash that is fast on short keys.
 pub(crate) type Table<K, V> = HashMap<K, V, FixedState>;
 
 /// Values stored once, known by their number.
@@ -124,7 +124,7 @@ impl<T: Clone + Eq + Hash> Numbered<T> {
         if let Some(number) = self.numbers.get(&value) {
             return *number;
         }
-        // No file that fits a disk has so many distinct ones.
+        // No file that fits on a disk has so many distinct ones.
         let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
         self.all.push(value.clone());
         self.numbers.insert(value, number);
@@ -136,7 +136,7 @@ impl<T: Clone + Eq + Hash> Numbered<T> {
 #[derive(Debug)]
 pub(crate) struct Samples {
     frames: Vec<Frame>,
-    // By a hash of both texts, as the model knows stacks by one.
+    // Keyed by a hash of both texts, as the model identifies stacks by one.
     frame_numbers: Table<u64, FrameNumber>,
     // Frames leaf first; the stack 0 is empty.
     stacks: Table<Box<[FrameNumber]>, Stack>,
@@ -163,7 +163,7 @@ impl Samples {
         self.cells.is_empty()
     }
 
-    /// The number of a frame; both texts as they stand in the file.
+    /// The number of a frame; both texts as in the file.
     pub(crate) fn frame(&mut self, symbol: &[u8], module: &[u8]) -> FrameNumber {
         let hash = xxh3_64_with_seed(symbol, xxh3_64(module));
         *self.frame_numbers.entry(hash).or_insert_with(|| {
@@ -173,7 +173,7 @@ impl Samples {
                 build_id: String::new(),
                 offset: 0,
             });
-            // No file that fits a disk has so many distinct ones.
+            // No file that fits on a disk has so many distinct ones.
             u32::try_from(self.frames.len() - 1).unwrap_or(u32::MAX)
         })
     }
@@ -276,14 +276,14 @@ impl Samples {
     }
 }
 
-/// What makes a process of a file the same as that of another one.
+/// What makes processes of different files the same.
 pub(crate) fn identity(process: &Process, path: &str) -> String {
-    // A process that says nothing of itself is the file's own.
+    // A process without a number belongs to the file.
     let of_file = if process.pid == 0 { path } else { "" };
     format!("{} {} {of_file}", process.pid, process.title)
 }
 
-/// Samples, in time when the file or the caller says how far apart they are.
+/// Samples, as time if the file or the caller says how far apart they are.
 pub(crate) fn sampled(unit_of_file: Unit, clock: Clock, options: &Options) -> Measure {
     Measure {
         sampled: true,

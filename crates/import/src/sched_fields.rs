@@ -30,7 +30,7 @@ pub(crate) struct Woken<'a> {
 
 /// Fields of sched_switch.
 pub(crate) fn switch(fields: &[u8]) -> Option<Switch<'_>> {
-    // Names may have an arrow in them: the right one has a task on either side.
+    // Names may contain an arrow: the right one has a task on either side.
     memchr::memmem::find_iter(fields, b" ==> ")
         .find_map(|arrow| switch_between(&fields[..arrow], fields[arrow + 5..].trim_ascii()))
         .or_else(|| raw_switch(fields.trim_ascii()))
@@ -47,8 +47,7 @@ fn raw_switch(fields: &[u8]) -> Option<Switch<'_>> {
     })
 }
 
-/// The kernel's bits of a state (`__trace_sched_switch_state`): eight of those that are reported, then that the task was
-/// pushed off.
+/// The kernel's bits of a state (`__trace_sched_switch_state`): eight that are reported, then one that says that the task was preempted.
 fn state_of_bits(bits: u64) -> State {
     match bits & 0xff {
         0 => State::Runnable,
@@ -116,7 +115,7 @@ pub(crate) fn migrated(fields: &[u8]) -> Option<(u32, u32)> {
     Some((number(tid)?, number(to)?))
 }
 
-/// What stands before and behind the last place of a word: names may have anything in them, and stand first.
+/// What comes before and after the last occurrence of a word: names may have anything in them, and come first.
 fn cut<'a>(text: &'a [u8], word: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let at = memchr::memmem::rfind(text, word)?;
     Some((&text[..at], &text[at + word.len()..]))

@@ -1,9 +1,9 @@
-//! What statistics of Oracle sessions grew by in an interval becomes rows: what importers of such snapshots have in common.
+//! Turns what statistics of Oracle sessions grew by in an interval into rows: common to all importers of such snapshots.
 //!
 //! # Rows
-//! Counters have the source `snapper`. What of them is time is activity too: waits, CPU, and what the database counts beyond both,
-//! which is `unaccounted`. All of it stands in the second in which the interval ended, as all that is imported. What the interval
-//! has beyond the database's own times has no row: nobody says what it was.
+//! Counters have the source `snapper`. Those that are times are activity as well: waits, CPU, and what the database counts beyond both,
+//! which is `unaccounted`. As in every import, all of it is put into the second in which the interval ended. Time of the interval beyond
+//! the database's own times has no row: it is not known what it was.
 
 use dbtime_model::counter::{self, snapper};
 use dbtime_model::{ActivityRow, CounterRow, Fidelity, NO_STACK, SessionId, SessionState, State, Wait};
@@ -12,10 +12,10 @@ use crate::Import;
 
 const SECOND_US: i64 = 1_000_000;
 
-/// CPU in V$SESS_TIME_MODEL: of sessions that users wait for, and of background processes.
+/// CPU in V$SESS_TIME_MODEL: of foreground sessions, and of background processes.
 const CPU: [&str; 2] = ["DB CPU", "background cpu time"];
 
-/// What this CPU is a part of.
+/// The times that this CPU is part of.
 const ELAPSED: [&str; 2] = ["DB time", "background elapsed time"];
 
 /// What a number is, in the three views that have numbers of a session.
@@ -33,7 +33,7 @@ pub(crate) enum Growth<'a> {
     Statistic { name: &'a str, value: i64 },
     /// A part of the time model.
     Time { name: &'a str, us: i64 },
-    /// Waits for an event; their number where it is known.
+    /// Waits for an event; their number, if known.
     Wait {
         name: &'a str,
         wait: &'a Wait,
@@ -48,9 +48,9 @@ pub(crate) struct Interval {
     /// Microseconds since the Unix epoch.
     pub begin_us: i64,
     pub end_us: i64,
-    /// How long it was, where that is known.
+    /// How long it was, if known.
     pub elapsed_ns: Option<i64>,
-    /// All that grew is there. If not, waits may be missing, and nothing is said of what lies beyond those that are there.
+    /// All that grew is known. If not, waits may be missing, so nothing is said about time beyond those that are there.
     pub is_whole: bool,
 }
 
@@ -112,7 +112,7 @@ impl Interval {
 
     /// Adds the rows of the session's time as a whole.
     pub(crate) fn ended(&self, of: &SessionTime, into: &mut Import) {
-        // What the instance counts as a whole is no session's.
+        // What the whole instance counts belongs to no session.
         if of.id == SessionId::RECORDER {
             return;
         }
@@ -126,7 +126,7 @@ impl Interval {
         }
     }
 
-    /// One that ends with a second is in it, not in the next one.
+    /// An interval that ends exactly with a second is in that second, not in the next one.
     fn last_second(&self) -> i64 {
         second_of(self.end_us.saturating_sub(1).max(self.begin_us))
     }

@@ -1,12 +1,12 @@
-//! Dumps of `oradebug short_stack`: `ksedsts()+380<-ksdxfstk()+54<-…`, leaf first, one sample a line.
+//! Dumps of `oradebug short_stack`: `ksedsts()+380<-ksdxfstk()+54<-…`, leaf first, one sample per line.
 //!
-//! What stands before `sspuser()`/`__sighandler()` is Oracle's own dumping: the signal came where the frame behind
-//! `__sighandler()` says. Lines of SQL*Plus around the dumps (prompts, `Statement processed.`) are passed over.
+//! What comes before `sspuser()`/`__sighandler()` is Oracle's own dumping: the signal arrived in the frame after `__sighandler()`. Lines of
+//! SQL*Plus around the dumps (prompts, `Statement processed.`) are skipped.
 //!
 //! # Rows
-//! One session a file. A dump says neither wait nor state: the wait is `not recorded`, the state `unknown`. Rows count
-//! samples, unless the caller knows how far apart they are. Offsets are left out: they are of the instruction in its
-//! function, for which a frame has no place.
+//! One session per file. A dump has neither wait nor state: the wait is `not recorded`, the state `unknown`. Rows count samples, unless the
+//! caller knows how far apart they are. Offsets are left out: they are those of the instruction in its function, for which a frame has no
+//! field.
 
 use std::io::Read;
 use std::path::Path;
@@ -20,13 +20,13 @@ use crate::samples::{Place, Process, Samples, Weight, sampled};
 use crate::text::without_offset;
 use crate::{Import, ImportError, Importer, Lines};
 
-/// Stands between two frames.
+/// Separates two frames.
 const ARROW: &[u8] = b"<-";
 
 /// Frames before this one belong to the dump.
 const SIGNAL_HANDLER: &[u8] = b"__sighandler";
 
-/// Lines of SQL*Plus that have nothing to say.
+/// Lines of SQL*Plus that are skipped.
 const PASSED: [&[u8]; 5] = [
     b"Statement processed.",
     b"Oracle pid:",
@@ -99,12 +99,12 @@ impl Importer for ShortStack {
     }
 }
 
-/// A last line without its end may be cut in the middle of a name: it is no dump that can be counted.
+/// A last line without its end may be truncated within a name, so it does not count as a dump.
 fn is_dump(text: &[u8], line: Line<'_>) -> bool {
     line.ended && frames(text).all(|(symbol, has_offset)| has_offset && !symbol.is_empty())
 }
 
-/// Names of a dump, leaf first, without parentheses, and true when an offset stood behind.
+/// Names of a dump, leaf first, without parentheses, and whether an offset followed.
 fn frames(text: &[u8]) -> impl Iterator<Item = (&[u8], bool)> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -122,7 +122,7 @@ fn frames(text: &[u8]) -> impl Iterator<Item = (&[u8], bool)> {
     })
 }
 
-/// Without `SQL> ` and the like in front.
+/// Drops leading prompts (`SQL> `).
 fn without_prompt(line: &[u8]) -> &[u8] {
     let mut line = line;
     while let Some(rest) = line.strip_prefix(b"SQL>") {

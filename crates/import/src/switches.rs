@@ -1,4 +1,4 @@
-//! What formats of context switches share: tasks as sessions, who had a CPU when, and the way of turns to rows.
+//! What formats of context switches have in common: tasks as sessions, who had a CPU when, and rows made of turns.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -9,18 +9,18 @@ use crate::import::session_id;
 use crate::span::Span;
 use crate::{Import, Measure};
 
-/// Rows that are added up before they are handed on.
+/// Rows added up before they are handed on.
 const ROWS: usize = 100_000;
-/// Stays on a CPU that are remembered of each: a delay that lasted longer than these is known in part.
+/// Stays on a CPU remembered per CPU: a delay that lasted longer than these is only partly known.
 const REMEMBERED: usize = 4_096;
-/// CPUs of which they are remembered, at most: more than any host has, fewer than a damaged file may name.
+/// Most CPUs whose stays are remembered: more than any host has, fewer than a damaged file may name.
 const MAX_CPUS: usize = 8_192;
-/// Microseconds of a second.
+/// Microseconds per second.
 const SECOND_US: i64 = 1_000_000;
-/// Nanoseconds of a second.
+/// Nanoseconds per second.
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// Who has a CPU that has nothing to do: a task that was woken there is on its way.
+/// Occupant of an idle CPU: a task that was woken there is on its way.
 pub(crate) const IDLE: &str = "idle";
 
 /// A stay on a CPU.
@@ -38,7 +38,7 @@ pub(crate) struct Occupancy {
 }
 
 impl Occupancy {
-    /// A stay has ended, which the next one of its CPU follows.
+    /// Adds a stay that has ended; those of a CPU come in order.
     pub(crate) fn add(&mut self, cpu: u32, from: i64, to: i64, who: String) {
         if self.cpus.len() >= MAX_CPUS && !self.cpus.contains_key(&cpu) {
             return;
@@ -65,7 +65,7 @@ impl Occupancy {
     }
 }
 
-/// A task, by its number: a name that changes (exec) is still the same one.
+/// A task, by its number: it stays the same if its name changes (exec).
 #[derive(Debug, Clone)]
 struct Task {
     /// The last one.
@@ -98,7 +98,7 @@ impl<'a> Switches<'a> {
             tasks: HashMap::new(),
             cpus: BTreeSet::new(),
             span: Span::default(),
-            // Whoever finds a switch without its state takes it back.
+            // A switch without its state resets this.
             known: Scheduling {
                 has_states: true,
                 ..Scheduling::default()
@@ -200,7 +200,7 @@ fn identity(file: &ImportedFile, tid: u32) -> String {
     format!("task {tid} {}", file.path)
 }
 
-/// What a task is called beside others: `name tid`.
+/// Distinguishes a task from others: `name tid`.
 pub(crate) fn called(name: &[u8], tid: u32) -> String {
     format!("{} {tid}", String::from_utf8_lossy(name))
 }

@@ -1,4 +1,4 @@
-//! Small questions about bytes of a line that several formats ask.
+//! Small helpers for the bytes of a line, used by several formats.
 
 use std::borrow::Cow;
 
@@ -16,8 +16,8 @@ pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// A number with up to nine decimals, all of the text, in thousand-millionths: seconds as nanoseconds. None when it is none, or
-/// too large for a moment.
+/// A number with up to nine decimals, all of the text, in billionths: seconds as nanoseconds. None if it is not one, or too large for a
+/// moment.
 pub(crate) fn billionths(text: &[u8]) -> Option<i64> {
     let point = memchr::memchr(b'.', text).unwrap_or(text.len());
     let whole = i64::try_from(decimal(&text[..point])?).ok()?;
@@ -50,7 +50,7 @@ pub(crate) fn printed_billionths(text: &[u8]) -> Option<i64> {
     billionths(&number)
 }
 
-/// The line without what colours it on a terminal (`ESC [ … letter`), as `script` and some wrappers of SQL*Plus keep it.
+/// The line without terminal escapes for colours (`ESC [ … letter`), as `script` and some wrappers of SQL*Plus keep them.
 pub(crate) fn without_escapes(text: &[u8]) -> Cow<'_, [u8]> {
     const ESCAPE: u8 = 0x1b;
     if memchr::memchr(ESCAPE, text).is_none() {
@@ -84,7 +84,7 @@ pub(crate) fn trim_start(text: &[u8]) -> &[u8] {
     &text[blanks..]
 }
 
-/// What stands before an offset in a function (`+0x1f`, `+380`), and true when there is one.
+/// The text before an offset in a function (`+0x1f`, `+380`), and whether there is one.
 pub(crate) fn without_offset(text: &[u8]) -> (&[u8], bool) {
     let Some(plus) = memchr::memrchr(b'+', text) else {
         return (text, false);

@@ -1,4 +1,4 @@
-//! Files inside of .zip archives: the same as unpacked; damage and malice cost no more than the archive.
+//! Files inside .zip archives: the same as unpacked; damage and malice cost no more than the archive.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Write};
@@ -48,7 +48,7 @@ fn import(bytes: &[u8]) -> Result<Whole, ImportError> {
     of_files(&[path])
 }
 
-/// Nanoseconds and events of activity, whatever the session is called: of traces without its number it is called like the file.
+/// Nanoseconds and events of activity, whatever the session is called: in traces without its number, it has the name of the file.
 fn activity(rows: &Rows) -> BTreeMap<(i64, u64, String), (u64, u64)> {
     let mut sums = BTreeMap::new();
     for row in &rows.activity {
@@ -88,7 +88,7 @@ fn files_in_an_archive_are_those_files() {
     for method in [CompressionMethod::Deflated, CompressionMethod::Stored] {
         same(&import(&packed(&files, method)).expect("rows"), &plain);
     }
-    // Packed once more inside, in a folder, beside a folder and beside what is no trace.
+    // Compressed again inside, in a folder, next to a folder and next to what is not a trace.
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     gzip.write_all(&texts[0].1).expect("memory");
     let gzip = gzip.finish().expect("memory");
@@ -119,13 +119,13 @@ fn files_in_an_archive_are_those_files() {
             format!("{path}//release_8.trc")
         ]
     );
-    // Beside a plain file.
+    // Next to a plain file.
     let (_folder, archive) = written(&packed(&files[..1], CompressionMethod::Deflated));
     let mixed = of_files(&[archive, fixture(names[1]), fixture(names[2])]).expect("rows");
     same(&mixed, &plain);
 }
 
-/// Archives of Python and of Info-ZIP, the latter written into a pipe: sizes stand behind the files then.
+/// Archives of Python and of Info-ZIP, the latter written into a pipe: then sizes come after the files.
 #[test]
 fn archives_of_other_programs_are_read() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -181,7 +181,7 @@ fn what_cannot_be_read_of_an_archive_is_told_with_its_name() {
             .map(|e| e.to_string())
             .expect("nothing is in it")
     };
-    // Nothing, folders only, a directory that is cut off, an archive in an archive.
+    // Nothing, folders only, a truncated directory, an archive in an archive.
     let empty = packed(&[], CompressionMethod::Stored);
     assert!(import(&empty).is_err_and(|e| e.is_empty()));
     assert!(import(&packed(&[("x/", b"")], CompressionMethod::Stored)).is_err_and(|e| e.is_empty()));
@@ -207,7 +207,7 @@ fn what_cannot_be_read_of_an_archive_is_told_with_its_name() {
     );
     let first = import(&packed(&[("a.trc", &text)], CompressionMethod::Deflated)).expect("rows");
     assert_eq!(found.rows.statements, first.rows.statements);
-    // A method that is not known, and a password.
+    // An unknown method, and a password.
     for (field, value, told) in [(10, 97, "not supported"), (8, 1, "Password")] {
         let mut changed = whole.clone();
         for at in 0..changed.len() - 12 {

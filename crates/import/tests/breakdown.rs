@@ -18,7 +18,7 @@ fn imported(path: &Path) -> Whole {
     of_files(&[path.to_path_buf()]).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// What awk makes of the file; none where there is no awk.
+/// What awk makes of the file; none if there is no awk.
 fn by_awk(path: &Path) -> Option<BTreeMap<String, i128>> {
     let text = crate::samples::by_awk("breakdown.awk", path)?;
     Some(
@@ -76,7 +76,7 @@ fn by_rows(rows: &Rows) -> BTreeMap<String, i128> {
     let mut longest: BTreeMap<String, i128> = BTreeMap::new();
     for row in &rows.latency {
         let event = row.name.split_once(':').expect("a class").1;
-        // The lower bound of the power of two that the bucket lies in, microseconds.
+        // The lower bound of the power of two that the bucket is in, microseconds.
         let from = match row.from_ns / 1_000 {
             0 => 0,
             us => 1u64 << us.ilog2(),
@@ -98,7 +98,7 @@ fn by_rows(rows: &Rows) -> BTreeMap<String, i128> {
             oracle::READS | oracle::READ_BLOCKS | oracle::WRITES | oracle::WRITTEN_BLOCKS => {}
             name if name.starts_with("file_") => {}
             name if name.starts_with("object_") => {
-                // awk knows no classes: only what moves blocks is compared.
+                // awk knows no classes, so only events that move blocks are compared.
                 let event = name.rsplit(':').next().unwrap_or_default();
                 let moves_blocks = event.starts_with("db file ") || event.starts_with("direct path ");
                 if moves_blocks && !event.contains("parallel write") {
@@ -118,7 +118,7 @@ fn by_rows(rows: &Rows) -> BTreeMap<String, i128> {
     found
 }
 
-/// Compares both kinds of rows: those of each second, and those that are added up over seconds.
+/// Compares both kinds of rows: those of each second, and those summed over seconds.
 fn compare(path: &Path) {
     let Some(expected) = by_awk(path) else { return };
     for summed in [false, true] {
@@ -244,14 +244,14 @@ fn compressed_traces_give_the_rows_of_the_plain_ones() {
     ] {
         let found = rows(packed).expect("a sample");
         assert!(found.activity.len() > 1, "{packed}");
-        // One of the packed samples lacks a line with a time of day: its rows stand in other seconds.
+        // One of the packed samples lacks a line with a time of day: its rows are in other seconds.
         let plain = rows(plain).expect("a sample");
         assert_eq!(by_rows(&found), by_rows(&plain), "{packed}");
         assert_eq!(found.statements, plain.statements, "{packed}");
     }
 }
 
-/// `BINDS` sections by the plainest rule, against the values kept of each execution.
+/// `BINDS` sections by the simplest rule, compared with the values kept of each execution.
 #[test]
 fn values_of_each_execution_are_those_of_a_second_reading() {
     let options = Options {
@@ -284,6 +284,6 @@ fn values_of_each_execution_are_those_of_a_second_reading() {
         assert_eq!(found, expected, "{}", path.display());
         executions += found.len();
     }
-    // Far more than one file has, where there are any.
+    // Far more than one file has, if there are any.
     assert!(executions == 0 || executions > 100, "{executions}");
 }

@@ -1,4 +1,4 @@
-//! Traces of the kernel, against what awk counts in the same lines, and against arithmetic.
+//! Kernel traces, compared with what awk counts in the same lines, and with arithmetic.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ fn frames(whole: &Whole) -> BTreeMap<StackId, &Vec<Frame>> {
         .collect()
 }
 
-/// A function as it stands in the text.
+/// A function as in the text.
 fn name(frame: &Frame) -> String {
     match frame.module.as_str() {
         "[kernel]" => frame.symbol.clone(),
@@ -47,7 +47,7 @@ fn graphs() -> Vec<PathBuf> {
         .collect()
 }
 
-/// What awk makes of the lines; none where there is no awk.
+/// What awk makes of the lines; none if there is no awk.
 fn by_awk(path: &Path) -> Option<BTreeMap<String, u64>> {
     crate::samples::by_awk("ftrace.awk", path).map(|text| named_numbers(&text))
 }
@@ -104,7 +104,7 @@ fn every_function_of_every_trace_is_counted_as_often_as_it_stands_there() {
     }
 }
 
-/// Nothing hit these calls, and nothing was done while a clock stood still: durations are what the lines say.
+/// Nothing hit these calls, and nothing happened while a clock stood still: durations are what the lines say.
 #[test]
 fn durations_are_those_of_the_lines() {
     let quiet = graphs().into_iter().filter(|path| {
@@ -133,7 +133,7 @@ fn durations_are_those_of_the_lines() {
     assert!(compared > 0 || graphs().is_empty(), "one of them is quiet");
 }
 
-/// What functions did themselves, on a CPU and off it, and what hit them, is as long as the calls were.
+/// What functions did themselves, on CPU and off it, and what hit them, add up to the calls.
 #[test]
 fn parts_add_up_to_the_calls() {
     for path in graphs().into_iter().chain([fixture()]) {
@@ -159,7 +159,7 @@ fn parts_add_up_to_the_calls() {
             .filter(|row| !is_tail(row))
             .map(|row| row.ns)
             .sum();
-        // Moments have microseconds, durations nanoseconds: one of each stay off CPU.
+        // Moments have microseconds, durations nanoseconds: a difference of one for each stay off CPU.
         let stays = whole
             .rows
             .spans
@@ -171,7 +171,7 @@ fn parts_add_up_to_the_calls() {
             "{}: {parts} in parts of {calls}",
             path.display()
         );
-        // Where the clock of durations stood still, calls were longer than their lines say.
+        // If the clock of durations stood still, calls were longer than their lines say.
         if !path.to_string_lossy().contains("no_sleep_time") {
             assert_eq!(calls, expected["whole"], "{}", path.display());
         }
@@ -183,7 +183,7 @@ fn parts_add_up_to_the_calls() {
     }
 }
 
-/// Arithmetic by hand, for those who have no real traces.
+/// Arithmetic by hand, for machines without real traces.
 #[test]
 fn interrupts_and_time_off_cpu_are_told_apart() {
     let whole = imported(&fixture());
@@ -198,10 +198,10 @@ fn interrupts_and_time_off_cpu_are_told_apart() {
     }
     let of = |path: &str, state: State| own.get(&(path.to_string(), state)).copied();
     let read = "__x64_sys_pread64;vfs_read;ext4_file_read_iter";
-    // 116 us less the interrupt's 5 and io_schedule's 106.
+    // 116 us less 5 for the interrupt and 106 for io_schedule.
     assert_eq!(of(read, State::Kernel), Some(5_000));
     let schedule = format!("{read};io_schedule;schedule");
-    // From the end of dequeue_task_fair to the begin of finish_task_switch.
+    // From the end of dequeue_task_fair to the start of finish_task_switch.
     assert_eq!(of(&schedule, State::Disk), Some(100_000));
     assert_eq!(of(&schedule, State::Kernel), Some(2_000));
     assert_eq!(
@@ -220,7 +220,7 @@ fn interrupts_and_time_off_cpu_are_told_apart() {
     );
 }
 
-/// With few functions traced nothing stands between a switch and the return of the function that left the CPU.
+/// With few functions traced, nothing comes between a switch and the return of the function that left the CPU.
 #[test]
 fn a_function_may_return_right_after_a_switch() {
     let line = |us: u32, duration: &str, said: &str| {
@@ -298,7 +298,7 @@ fn columns_do_not_matter() {
             } else {
                 "funcgraph_entry"
             };
-            // The end of a function has no name there.
+            // It does not name the function at its end.
             let said = columns[3].split(" /*").next().unwrap_or_default();
             format!(
                 "     postgre-7     [000]   {}: {event}: {}|{said}\n",
@@ -344,14 +344,14 @@ fn a_trace_may_be_cut_at_every_byte() {
                     );
                     assert!(ns(&part) <= ns(&all), "{}: {end}", path.display());
                 }
-                // Too little to be told from other texts.
+                // Too little to be distinguished from other texts.
                 Err(_) => assert!(end < 600, "{}: {end}", path.display()),
             }
         }
     }
 }
 
-/// What a trace tells of the machine: which scheduler, which file system, how large a page.
+/// What a trace shows about the machine: which scheduler, which file system, how large a page.
 #[test]
 fn known_differences_are_in_the_functions() {
     let functions = |file: &str| -> Option<BTreeSet<String>> {
@@ -492,7 +492,7 @@ fn stacks_of_trace_cmd_are_below_their_calls() {
     let whole = imported(&trace_cmd("stacks.txt"));
     assert_eq!(asleep(&whole), expected);
     assert_eq!(whole.file().unknown_lines, 0);
-    // In the order of time, events of another CPU stand between an event and its stack; a stack of user code may follow.
+    // In time order, events of another CPU come between an event and its stack; a stack of user code may follow.
     let mixed: String = text
         .lines()
         .map(|line| match line.contains("kernel_stack:") {
@@ -509,7 +509,7 @@ fn stacks_of_trace_cmd_are_below_their_calls() {
     let with_user = of_text(with_user).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(asleep(&with_user), expected);
     assert_eq!(states(&with_user), states(&whole));
-    // Without its plugins trace-cmd cuts stacks: what is left of them would stand in the wrong place.
+    // Without its plugins, trace-cmd truncates stacks: what is left of them would be in the wrong place.
     let cut = imported(&trace_cmd("stacks_bare.txt"));
     assert_eq!(asleep(&cut), ["sys_read"]);
     assert_eq!(states(&cut), states(&whole));
@@ -532,7 +532,7 @@ fn events_that_trace_cmd_says_were_dropped_cut_calls() {
     assert_eq!(states(&whole).into_values().sum::<u64>(), expected["ns"]);
 }
 
-/// `raw_syscalls` and `syscalls` traced together tell every call twice.
+/// `raw_syscalls` and `syscalls` traced together report every call twice.
 #[test]
 fn calls_that_are_told_twice_count_once() {
     let whole = imported(&trace_cmd("both.txt"));
@@ -562,7 +562,7 @@ fn a_call_does_not_end_with_another_ones_end() {
         let whole = of_text(text).unwrap_or_else(|e| panic!("{e}"));
         (about(&whole).calls, about(&whole).cut_calls)
     };
-    // Each read seems to last until the end of the write behind it.
+    // Each read seems to last until the end of the write after it.
     let between = |line: &str| {
         line.contains("sys_exit:             NR 0") || line.contains("sys_enter:            NR 1")
     };
@@ -570,7 +570,7 @@ fn a_call_does_not_end_with_another_ones_end() {
     assert_eq!(without(|line| line.contains("sys_exit:")), (0, 6));
 }
 
-/// What calls hang on and cannot be read is counted, and cuts what is open.
+/// What calls depend on and cannot be read is counted, and cuts open calls.
 #[test]
 fn events_that_cannot_be_read_are_counted() {
     let text = std::fs::read_to_string(trace_cmd("reads.txt")).expect("text");
@@ -612,7 +612,7 @@ fn functions_of_trace_cmd_are_those_of_the_lines() {
         (State::Kernel, 20_932_545 - (13_587_224_000 - 13_566_618_000)),
     ];
     assert_eq!(states(&plain), BTreeMap::from(by_hand));
-    // What stands before the columns of the functions is trace-cmd's, the depth behind them too.
+    // What comes before the columns of the functions is trace-cmd's, and so is the depth after them.
     let text = std::fs::read_to_string(trace_cmd("sleep_names.txt")).expect("text");
     let columns: String = text
         .lines()
@@ -634,7 +634,7 @@ fn functions_of_trace_cmd_are_those_of_the_lines() {
     }
 }
 
-/// Tracing begins before the function of interest is called: tracepoints alone may fill the first part of a file.
+/// Tracing begins before the function of interest is called, so the first part of a file may have only tracepoints.
 #[test]
 fn functions_may_come_late() {
     let before = "          <idle>-0     [000]    13.500000: sched_waking:         comm=sleep pid=113 prio=120 target_cpu=000\n";
@@ -647,7 +647,7 @@ fn functions_may_come_late() {
     );
 }
 
-/// Whose calls they are, as dbtime's own recorder writes it at the head: the file may lie in a folder that is gone.
+/// Whose calls they are, as dbtime's own recorder writes at the head: the file may be in a folder that is gone.
 #[test]
 fn a_trace_of_dbtime_is_of_the_task_that_it_names() {
     let text = std::fs::read_to_string(fixture()).expect("text");
@@ -777,7 +777,7 @@ fn sample(us: u32, stack: &str) -> String {
     format!("# dbtime sample: pid=7 at=50.{us:06}500 stack={stack}\n")
 }
 
-/// What of the rows are samples: at which path, and how many.
+/// Samples among the rows: at which path, and how many.
 fn sampled(whole: &Whole) -> BTreeMap<String, u64> {
     let frames = frames(whole);
     let mut found = BTreeMap::new();
@@ -801,7 +801,7 @@ fn timer_samples_are_at_the_call_and_the_interval_in_which_they_fell() {
         sample(900, READ),
         sample(2_500, "do_syscall_64;__x64_sys_lseek;vfs_llseek"),
         sample(9_000, READ),
-        // Not in the order of time.
+        // Not in time order.
         sample(3_800, &format!("{READ};ext4_file_read_iter [ext4];_copy_to_iter")),
         sample(1_300, &format!("{READ};filemap_read")),
         sample(3_100, &format!("{READ};filemap_read")),
@@ -882,7 +882,7 @@ fn timer_samples_are_at_the_call_and_the_interval_in_which_they_fell() {
         (2, 3_800),
     ];
     assert_eq!(moments, expected);
-    // And no time is other than without them.
+    // No time differs from what it is without them.
     let without = of_text(reads()).unwrap_or_else(|e| panic!("{e}"));
     let exact = |whole: &Whole| -> Vec<dbtime_model::ActivityRow> {
         let rows = whole.rows.activity.iter();
@@ -896,7 +896,7 @@ fn timer_samples_are_at_the_call_and_the_interval_in_which_they_fell() {
     assert_eq!(about(&without).sample_period_ns, 0, "there was no timer");
 }
 
-/// No switch in the text: the task may have left its CPU unseen, unless whoever traced says that switches were traced.
+/// No switch in the text: the task may have left its CPU unseen, unless the tracer says that switches were traced.
 #[test]
 fn who_is_not_seen_to_leave_its_cpu_stays_where_switches_are_traced() {
     let text = reads();
@@ -961,7 +961,7 @@ fn lines_of_samples_that_are_not_understood_are_counted() {
     let whole = of_text(reads().replacen('\n', &format!("\n{head}"), 1)).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(whole.file().unknown_lines, wrong.len() as u64);
     assert_eq!(sampled(&whole).values().sum::<u64>(), 1);
-    // Wherever the line is cut, it is a shorter stack, or not understood: never more.
+    // Wherever the line is cut, it is a shorter stack, or not understood, but never more.
     for end in 0..good.len() {
         let cut = format!("\n{}\n", &good[..end]);
         let whole = of_text(reads().replacen('\n', &cut, 1)).unwrap_or_else(|e| panic!("{e}"));

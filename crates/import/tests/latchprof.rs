@@ -1,5 +1,5 @@
-//! Tables of LatchProfX, made by hand as the script formats them (`latchprofx.sql` of Tanel Poder's TPT scripts): none that an Oracle
-//! printed was at hand. Numbers were worked out by hand.
+//! Tables of LatchProfX, written by hand as the script formats them (`latchprofx.sql` of Tanel Poder's TPT scripts): none printed by an
+//! Oracle was at hand. Numbers were worked out by hand.
 
 use crate::whole::{Whole, of_text};
 use dbtime_model::recording::Clock;
@@ -28,7 +28,7 @@ fn counters(imported: &Whole) -> Vec<i64> {
 
 #[test]
 fn a_table_is_read_to_the_digit() {
-    // 500 of 10,000 in 0.312 s, which are no hundredths: such a table is not printed.
+    // 500 of 10,000 in 0.312 s, which is not in hundredths: such a table is never printed.
     let never = TABLE
         .replace("15.500        .155", "15.600        .156")
         .replace("1.240        .124", "1.248        .125");
@@ -97,7 +97,7 @@ fn what_is_damaged_is_told_with_its_line() {
             "1.240        .924",
             "text.trc:8: left out, because its numbers contradict",
         ),
-        // Only as many columns as fit into 80 are in a line.
+        // A line has only as many columns as fit into 80 characters.
         (
             "FUNC     ",
             "\n---------- -----------------------------------\nFUNC     ",
@@ -118,7 +118,7 @@ fn what_is_damaged_is_told_with_its_line() {
     for cut in 0..table.len() {
         if let Ok(part) = of_text(&table[..cut]) {
             assert!(held(&part).len() <= 3, "{cut}");
-            // What is cut inside of a row is told; of the rest of a name that goes on in a line of its own nobody can know.
+            // A cut inside a row is reported; a missing rest of a name, on a line of its own, cannot be noticed.
             let is_whole = table[cut..].starts_with('\n')
                 || table[..cut]
                     .lines()

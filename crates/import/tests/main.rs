@@ -1,4 +1,4 @@
-//! Importers, file by file: one program, which is linked once.
+//! Importers, file by file: a single program, so that it is linked only once.
 
 mod archives;
 mod breakdown;

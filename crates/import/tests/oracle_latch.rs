@@ -1,4 +1,4 @@
-//! Spools of the script of `dbtime oracle-latch`, made by hand as it prints them: no Oracle was at hand. Numbers were worked out by
+//! Spools of the script of `dbtime oracle-latch`, written by hand as it prints them: no Oracle was at hand. Numbers were worked out by
 //! hand. Sums over many holds are in the tests of the command (`oracle_latches`).
 
 use crate::whole::{Whole, of_text};
@@ -47,7 +47,7 @@ fn says(imported: &Whole, what: &str) -> bool {
 #[test]
 fn who_held_what_is_there() {
     let imported = of_text(spool()).expect("a known format");
-    // The hold of get 12 goes on in the next second: it counts where it was met first.
+    // The hold of get 12 continues in the next second: it counts in the second in which it was first met.
     assert_eq!(
         held(&imported),
         [
@@ -173,7 +173,7 @@ fn gaps_and_uneven_samples_are_told() {
         "{:?}",
         imported.problems
     );
-    // 1.5 s of 8250 samples: the gap is no time in which somebody could have held it.
+    // 1.5 s of 8250 samples: the gap is not time in which somebody could have held it.
     let all: u64 = imported.rows.held_locks.iter().map(|row| row.ns).sum();
     assert_eq!(all, 7 * 1_500_000_000 / 8250);
 }

@@ -1,4 +1,4 @@
-//! Rules of time, statements and damage that small traces show: each has a few lines, and its numbers were worked out by hand.
+//! Rules of time, statements and damage, shown by small traces of a few lines each; the numbers were worked out by hand.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -47,7 +47,7 @@ fn wait(cursor: u64, event: &str, ela: u64, tim: u64) -> String {
 
 #[test]
 fn cpu_in_steps_of_a_millisecond_goes_to_the_neighbours_and_never_into_waits() {
-    // Nine calls of 180 µs without CPU, a tenth in which the step of the clock falls; so ten times.
+    // Nine calls of 180 µs without CPU, and a tenth in which the step of the clock falls; ten times.
     let mut text = String::new();
     let mut tim = 5_000_000;
     for n in 1..=100 {
@@ -62,7 +62,7 @@ fn cpu_in_steps_of_a_millisecond_goes_to_the_neighbours_and_never_into_waits() {
     assert_eq!(counter(&whole.rows, oracle::CPU_INSIDE_WAITS_NS), 0);
     assert_eq!(counter(&whole.rows, oracle::CPU_BEYOND_CALLS_NS), 0);
     assert_eq!(whole.trace().cpu_step_us, 1_000);
-    // Alone it has no neighbour: nothing is made up.
+    // Alone, it has no neighbour: nothing is made up.
     let alone = imported(&call("EXEC", 1, 1_000, 180, 0, 5_000_000));
     assert_eq!(activity(&alone.rows)["CPU"], 180);
     assert_eq!(counter(&alone.rows, oracle::CPU_INSIDE_WAITS_NS), 0);
@@ -101,7 +101,7 @@ fn recursive_calls_that_ended_count_though_their_outer_call_is_not_there() {
         (flight.depth, flight.calls, flight.call_us, flight.waits),
         (Some(0), 2, 1_020, 0)
     );
-    // A call of depth 0 that does not hold them follows: their outer call is not there, and nothing is in flight.
+    // A call of depth 0 that does not hold them follows: their outer call is missing, and nothing is in flight.
     let whole = imported(&(text + &call("CLOSE", 7, 0, 4, 0, 5_002_000)));
     assert_eq!(counter(&whole.rows, oracle::CALL_ELAPSED_US), 1_020);
     assert_eq!(
@@ -466,7 +466,7 @@ fn errors_and_ends_of_transactions_are_counted() {
     assert_eq!(text_of("parse_errors:942"), ["select * from x"]);
     let ends = [oracle::COMMITS, oracle::ROLLBACKS, oracle::READ_ONLY_ENDS].map(|name| counter(rows, name));
     assert_eq!(ends, [1, 1, 2]);
-    // The time of an error is in other units: no clock goes back.
+    // The time of an error is in other units, which must not look like a clock going back.
     assert_eq!(whole.trace().clock_steps, 0);
 }
 
@@ -604,7 +604,7 @@ fn of_very_many_statements_those_that_differ_in_literals_are_one() {
         text += &executed_once(number, &format!("select a from t where id = {number}"));
     }
     text += &executed_once(ALL + 1, "select b from t");
-    // Parsed once more: it is known with which one it counts.
+    // Parsed again: it is known which one it counts with.
     text += &executed_at(6_000_000, ALL, &format!("select a from t where id = {ALL}"));
     let whole = imported(&text);
     let rows = &whole.rows;
@@ -738,7 +738,7 @@ fn waits_of_a_parse_are_its_statements_whoever_had_the_cursor_before() {
                 let rows = rows.filter(|row| !row.name.ends_with("from client"));
                 rows.fold((0, 0), |sum, row| (sum.0 + row.count, sum.1 + row.sum_ns / 1_000))
             };
-            // The one that ended before the call began, lies in no call: it stays with whoever had the cursor.
+            // The one that ended before the call began is in no call: it stays with the previous statement of the cursor.
             assert_eq!(us_of(other), 2_700_000, "summed: {summed}");
             assert_eq!(counted(other, oracle::WAIT_US), 2_700_000, "summed: {summed}");
             assert_eq!(latencies(other), (2, 2_700_000), "summed: {summed}");
@@ -746,7 +746,7 @@ fn waits_of_a_parse_are_its_statements_whoever_had_the_cursor_before() {
             assert_eq!(us_of(before), 300, "summed: {summed}");
             assert_eq!(counted(before, oracle::WAIT_US), 300, "summed: {summed}");
             assert_eq!(latencies(before), (1, 300), "summed: {summed}");
-            // A wait stands in the second in which it ended, whoever's it is.
+            // A wait is in the second in which it ended, whoever's it is.
             let seconds: BTreeSet<i64> = whole
                 .rows
                 .activity
@@ -769,7 +769,7 @@ fn a_trace_ends_with_its_last_moment_not_with_its_last_line() {
     assert_eq!(whole.meta.end_us - whole.meta.start_us, 90_050);
 }
 
-/// One call of 40 s with a wait each second, whose trace was cut by its size limit into parts that name each other.
+/// One call of 40 s with a wait each second, in a trace that its size limit split into parts that name each other.
 #[test]
 fn parts_of_a_trace_are_one_trace_in_whatever_order_they_are_given() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -842,7 +842,7 @@ fn parts_of_a_trace_are_one_trace_in_whatever_order_they_are_given() {
             whole.meta.files[0].path
         );
     }
-    // Of some, what is missing is named; a call that had begun before is told.
+    // If some are given, missing ones are named; a call that had begun before is reported.
     let whole = of_files(&[path(2), path(3)]).expect("rows");
     let told = whole.problems.join("\n");
     assert!(
@@ -854,7 +854,7 @@ fn parts_of_a_trace_are_one_trace_in_whatever_order_they_are_given() {
         told.contains("had begun 20.400 s before the first line"),
         "{told}"
     );
-    // One that continues what is not there, and one that says it continues itself, are read alone.
+    // One that continues a missing file, and one that says it continues itself, are read alone.
     let other = folder.path().join("other.trc");
     std::fs::write(&other, parts[1].replace("_ora_9.trc", "_ora_8.trc")).expect("a file");
     let circle = folder.path().join("circle.trc");

@@ -1,5 +1,4 @@
-//! Spools of the script of `dbtime oracle-snap`, made by hand as it prints them: no Oracle was at hand. Numbers were worked out by
-//! hand.
+//! Spools of the script of `dbtime oracle-snap`, written by hand as it prints them: no Oracle was at hand. Numbers were worked out by hand.
 
 use std::collections::BTreeMap;
 
@@ -165,7 +164,7 @@ fn what_is_missing_is_not_taken_for_zero() {
     let found = counters(&imported);
     let has = |name: &str| found.contains_key(&("12.345".to_string(), name.to_string()));
     assert!(!has("stat:user calls") && has("time_us:DB CPU"));
-    // One of the second: nothing has shrunk to 0 by that.
+    // A damaged line of the second one: nothing has shrunk to 0 because of that.
     let text = spool().replace(
         &format!("stat,{SECOND},12,345,\"session pga memory\",900,."),
         "stat,",
@@ -184,7 +183,7 @@ fn a_spool_cut_at_any_byte_gives_no_more_than_the_whole() {
         let Ok(part) = of_text(&whole[..cut]) else {
             continue;
         };
-        // A wait in progress that is cut away leaves what was waited before.
+        // If a wait in progress is cut away, what was waited before stays.
         for (key, ns) in activity(&part) {
             assert!(
                 all_activity.get(&key).is_some_and(|all| ns <= *all),
@@ -230,7 +229,7 @@ fn more_names_than_any_database_has_are_left_out_and_told() {
     };
     let text = format!("{first}{}read,.\n{}{second}", many(FIRST, 1), many(SECOND, 3));
     let imported = of_text(text).expect("a known format");
-    // Those that had no room in the first reading have none in the second: nothing grew from 0.
+    // Those that did not fit into the first reading do not fit into the second: nothing grew from 0.
     assert!(imported.rows.counters.iter().all(|row| row.value != 3));
     assert!(imported.rows.counters.iter().filter(|row| row.value == 2).count() > 99_000);
     assert!(

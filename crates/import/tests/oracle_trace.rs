@@ -1,4 +1,4 @@
-//! What becomes of a trace, on files of our own making: every expected number was worked out by hand.
+//! What a trace becomes, on files of our own making: every expected number was worked out by hand.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -67,7 +67,7 @@ fn a_call_is_split_into_its_waits_its_cpu_and_what_is_unaccounted() {
         // PARSE 100, the recursive EXEC 50, EXEC 300 of its own 650 (400 of its 1600 are the recursive one, 900 are waits),
         // FETCH 10, LOBREAD 30, CLOSE 1, EXEC 20.
         ((1, "CPU".to_string()), (511, 7)),
-        // PARSE 50, the recursive EXEC 50 beside its wait of 300, EXEC 0, FETCH 50, LOBREAD 40, CLOSE 1, EXEC 80.
+        // PARSE 50, the recursive EXEC 50 besides its wait of 300, EXEC 0, FETCH 50, LOBREAD 40, CLOSE 1, EXEC 80.
         ((1, "[unaccounted]".to_string()), (271, 6)),
         ((1, "Concurrency:row cache lock".to_string()), (300, 1)),
         ((1, "User I/O:db file sequential read".to_string()), (900, 1)),
@@ -127,7 +127,7 @@ fn both_classic_breakdowns_are_counters() {
     assert_eq!(first(oracle::CALL_CPU_US), 100 + 700 + 10 + 20);
     assert_eq!(first(oracle::CALL_WAIT_US), 300 + 900 + 2 + 40 + 500);
     assert_eq!(first(oracle::CALL_IDLE_US), 1_500_000);
-    // From the begin of PARSE, 7000000050, to XCTEND, 7001503410.
+    // From the start of PARSE, 7000000050, to XCTEND, 7001503410.
     assert_eq!(first(oracle::INTERVAL_DURATION_US), 1_503_360);
     // Without CLOSE, and the recursive call is in the one around it.
     assert_eq!(first(oracle::INTERVAL_CPU_US), 100 + 700 + 10 + 30 + 20);
@@ -220,7 +220,7 @@ fn lines_that_are_not_understood_are_counted_and_shown_with_their_number() {
 fn a_trace_of_release_8_counts_in_centiseconds() {
     let imported = of_file("release_8.trc");
     let expected: BTreeMap<(u64, String), (u64, u64)> = [
-        // PARSE 1 of 2; FETCH 3 of 20 beside 13 of wait.
+        // PARSE 1 of 2; FETCH 3 of 20, besides 13 of wait.
         ((1, "CPU".to_string()), (40_000, 2)),
         ((1, "[unaccounted]".to_string()), (10_000 + 40_000 + 10_000, 3)),
         ((1, "Network:SQL*Net message to client".to_string()), (0, 1)),
@@ -365,7 +365,7 @@ fn every_compression_is_seen_in_the_contents_and_a_cut_one_gives_what_is_before_
     }
 }
 
-/// Rows of what a trace gives, or none when the text is no trace yet.
+/// Compares the rows of a cut trace with those of all of it; nothing to compare if the text is not a trace yet.
 fn at_most(cut: &[u8], whole: &Rows, what: &str) {
     let Ok(part) = of_text(cut) else { return };
     assert!(part.trace().last_tim_us >= part.trace().begin_us, "{what}");
@@ -411,7 +411,7 @@ fn real_traces_cut_anywhere_never_give_more_than_the_whole() {
     for path in crate::samples::samples(&[".trc"]) {
         let bytes = std::fs::read(&path).expect("a trace");
         let whole = of_text(bytes.clone()).expect("rows").rows;
-        // At every byte of a small one; of a large one at some.
+        // At every byte of a small file, at some bytes of a large one.
         let step = 1.max(bytes.len() * bytes.len() / 30_000_000);
         for at in (0..bytes.len()).step_by(step) {
             at_most(&bytes[..at], &whole, &format!("{} cut at {at}", path.display()));
@@ -427,7 +427,7 @@ fn one_thread_and_several_read_the_same() {
         std::fs::write(&path, bytes).expect("a file");
         path
     };
-    // Some chunks of it end inside of lines and numbers; the last line has no end.
+    // Some of its chunks end within lines and numbers; the last line has no end.
     let mut long = String::from(TWO_SESSIONS);
     for n in 0..30_000u64 {
         let tim = 9_000_000_000_000 + n * 1_000;
@@ -465,7 +465,7 @@ fn one_thread_and_several_read_the_same() {
     }
 }
 
-/// Traces with lines of all kinds, which the fuzzer begins with too.
+/// Traces with lines of all kinds, which the fuzzer starts from, too.
 const TO_DAMAGE: [&str; 4] = [
     TWO_SESSIONS,
     include_str!("../../../fuzz/seeds/oracle_trace/lines_of_all_kinds.trc"),
@@ -533,7 +533,7 @@ fn calls_and_waits_belong_to_the_plan_that_their_cursor_runs_next() {
             .map(|((_, _, name), value)| (name.as_str(), *value))
             .collect()
     };
-    // The parse says no plan, and the waits come before the call that does.
+    // The parse has no plan, and the waits come before the call that has one.
     let expected = [
         (oracle::CALLS, 3),
         (oracle::EXECUTIONS, 1),
@@ -706,7 +706,7 @@ fn gaps_and_calls_that_had_not_ended_are_told() {
     );
 }
 
-/// Number of the line of the fixture that has this in it.
+/// Number of the line of the fixture that contains this text.
 fn trace_line(text: &str) -> u64 {
     let all = include_str!("fixtures/statements.trc");
     all.lines().position(|line| line.contains(text)).expect("a line") as u64 + 1

@@ -1,6 +1,6 @@
-//! Context switches as perf writes them: what it says itself, line by line and in its summary, is the truth. The fixtures are
-//! one recording, written by `perf script --ns`, `perf sched timehist` and `perf sched timehist -s`; the samples
-//! (`../shared/data/sched` beside the checkout) are used where they are at hand.
+//! Context switches as perf writes them: what perf itself says, line by line and in its summary, is the truth. The fixtures are one
+//! recording, written by `perf script --ns`, `perf sched timehist` and `perf sched timehist -s`; the samples (`../shared/data/sched` beside
+//! the checkout) are used if they are at hand.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -27,7 +27,7 @@ fn of_file(path: &Path) -> Whole {
     of_files(&[path.to_path_buf()]).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// A sample; says so loudly when it is not there.
+/// A sample; says so loudly if it is not there.
 fn sample(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../../shared/data/sched")
@@ -35,7 +35,7 @@ fn sample(name: &str) -> Option<PathBuf> {
     if path.is_file() {
         return Some(path);
     }
-    // There is nobody to tell when standard error is closed.
+    // There is nobody to tell if standard error is closed.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {} is not there", path.display());
     None
 }
@@ -55,7 +55,7 @@ struct Printed {
     run_us: i64,
 }
 
-/// The lines of switches, read in another way than the importer does: by the words of files whose names have no blanks.
+/// The lines of switches, read differently from the importer: by words, in files whose names have no blanks.
 fn printed(path: &Path) -> Vec<Printed> {
     let us = |text: &str| text.replace('.', "").parse::<i64>().expect("three decimals");
     text_of(path)
@@ -90,7 +90,7 @@ fn tids(imported: &Whole) -> HashMap<SessionId, u32> {
         .collect()
 }
 
-/// A row of ours as perf 6.1 shows it: delay is within wait, and none for a task that was pushed off its CPU.
+/// A row of ours as perf 6.1 shows it: wait includes delay, and a preempted task has no delay.
 fn as_perf(row: &SwitchRow, tids: &HashMap<SessionId, u32>) -> Printed {
     let us = |ns: u64| i64::try_from(ns / 1_000).expect("small");
     let delay = row.delay_ns.unwrap_or(0);
@@ -98,7 +98,7 @@ fn as_perf(row: &SwitchRow, tids: &HashMap<SessionId, u32>) -> Printed {
         time_us: row.time_ns / 1_000,
         cpu: row.cpu,
         tid: tids[&row.session],
-        // Of a task that perf had not seen leave a CPU it shows no wait.
+        // For a task that perf had not seen leaving a CPU, it shows no wait.
         wait_us: us(row.wait_ns.map_or(0, |wait| wait + delay)),
         delay_us: if row.wait_state == State::Runnable {
             0
@@ -189,7 +189,7 @@ fn summary(path: &Path) -> (BTreeMap<u32, Summed>, [i64; 5]) {
     (tasks, totals)
 }
 
-/// The same from the rows of sums (not from those of switches), in nanoseconds cut to what perf prints.
+/// The same from the rows of sums (not from those of switches), in nanoseconds truncated to what perf prints.
 fn summed(imported: &Whole) -> (BTreeMap<u32, Summed>, [i64; 5]) {
     let tids = tids(imported);
     let mut tasks: BTreeMap<u32, (Summed, i64)> = BTreeMap::new();
@@ -224,7 +224,7 @@ fn summed(imported: &Whole) -> (BTreeMap<u32, Summed>, [i64; 5]) {
     for (tid, (sums, ns)) in &mut tasks {
         sums.run_us = *ns / 1_000;
         sums.avg_us = *ns / sums.switches / 1_000;
-        // A stay without a begin is one of 0 for perf.
+        // For perf, a stay without a start is one of 0.
         if runs.get(tid).copied().unwrap_or(0) < sums.switches {
             sums.min_us = 0;
         }
@@ -271,10 +271,9 @@ fn assert_conserved(imported: &Whole) {
         let (run, all) = ledger.remove(&session).unwrap_or_default();
         assert_eq!(all, rows.iter().map(|row| known(row)).sum::<u64>());
         assert_eq!(run, rows.iter().filter_map(|row| row.run_ns).sum::<u64>());
-        // The first switch of a CPU says nothing of the time before.
+        // The first switch of a CPU says nothing about the time before.
         for pair in rows.windows(2).filter(|pair| pair[1].run_ns.is_some()) {
-            // From one switch-out to the next one. Where a switch was not seen, perf lets a task run from before it had left
-            // its CPU.
+            // From one switch-out to the next one. If a switch was not seen, perf lets a task run from before it left its CPU.
             let elapsed = pair[1].time_ns - pair[0].time_ns;
             match elapsed == known(pair[1]) as i64 {
                 true => told += 1,
@@ -296,7 +295,7 @@ fn a_script_gives_every_line_that_timehist_prints() {
         .iter()
         .map(|row| as_perf(row, &tids))
         .collect();
-    // perf rounds moments, and cuts times.
+    // perf rounds moments, and truncates times.
     assert_lines(&ours, &printed(&fixture("timehist.txt")), 1);
     assert_eq!(
         (imported.problems.len(), imported.meta.collector.clock),
@@ -327,7 +326,7 @@ fn timehist_gives_every_line_again_whatever_its_columns() {
             .iter()
             .map(|row| as_perf(row, &tids))
             .collect();
-        // The letter of the state makes delay of a wait that perf gives without: what it printed is not known any more.
+        // The letter of the state turns wait into delay where perf shows none: what it printed is no longer known.
         for (ours, theirs) in ours.iter_mut().zip(&theirs) {
             if file == "timehist_states.txt" && ours.delay_us == 0 {
                 ours.delay_us = theirs.delay_us;
@@ -341,7 +340,7 @@ fn timehist_gives_every_line_again_whatever_its_columns() {
 
 #[test]
 fn timehist_sums_up_to_its_own_summary() {
-    // Only with -M does perf count moves.
+    // perf counts moves only with -M.
     let imported = of_file(&fixture("timehist_states.txt"));
     let (ours, our_totals) = summed(&imported);
     let (theirs, their_totals) = summary(&fixture("summary.txt"));
@@ -358,7 +357,7 @@ fn timehist_sums_up_to_its_own_summary() {
             (theirs.min_us, theirs.max_us),
             "{tid}"
         );
-        // Each line was cut to a microsecond.
+        // Each line was truncated to a microsecond.
         assert!(
             (0..=ours.switches).contains(&(theirs.run_us - ours.run_us)),
             "{tid}: {ours:?} {theirs:?}"
@@ -399,7 +398,7 @@ fn who_woke_and_who_ran_instead_is_in_a_script() {
     };
     for (waker, woken) in [(1621, 1620), (1622, 1623), (1623, 1622)] {
         let told = wakers(woken)[format!("pingpong {waker}").as_str()];
-        // One may come while the other has not gone to sleep yet, or before it was ever seen.
+        // A wakeup may come before the other task sleeps, or before it was ever seen.
         assert!(
             told <= wakes(waker, woken) && told + 2 >= wakes(waker, woken),
             "{told} {}",
@@ -490,7 +489,7 @@ fn samples_of_every_set_of_columns_are_understood() {
     ] {
         let Some(path) = sample(file) else { return };
         let imported = of_file(&path);
-        // Of one that has lines of wakeups alone that is said.
+        // A file that only has lines of wakeups is reported as such.
         let is_told = imported
             .problems
             .iter()
@@ -539,7 +538,7 @@ fn what_is_cut_or_foreign_is_counted_and_the_rest_is_read() {
     assert!(matches!(of_text(""), Err(ImportError::Empty { .. })));
 }
 
-/// Of a task that has exited perf knows neither name nor number; the events themselves do. `:-1 -1` is no task of ftrace.
+/// perf knows neither name nor number of a task that has exited; the events themselves do. `:-1 -1` is not a task of ftrace.
 #[test]
 fn a_task_that_perf_has_forgotten_is_the_one_that_the_event_names() {
     let event = |head: &str, us: u32, from: &str, to: &str| {

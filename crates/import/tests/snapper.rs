@@ -1,5 +1,5 @@
-//! Snapper's output: what a second, simpler reading of the real file (`../shared/data` beside the checkout) finds, and small tables
-//! of other versions, whose numbers stand in them.
+//! Snapper's output: what a second, simpler reading of the real file (`../shared/data` beside the checkout) finds, and small tables of
+//! other versions with numbers of their own.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,14 +14,14 @@ use proptest::prelude::*;
 
 const SECOND: i64 = 1_000_000;
 
-/// The real file; says so loudly when it is not there.
+/// The real file; says so loudly if it is not there.
 fn real() -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../../shared/data/snapper/tanelpoder__tpt-oracle__im_inmemory_cpu_counters.txt");
     if path.is_file() {
         return Some(path);
     }
-    // There is nobody to tell when standard error is closed.
+    // There is nobody to tell if standard error is closed.
     let _ = writeln!(
         std::io::stderr(),
         "SKIPPED: no real file of Snapper: {} is not there",
@@ -147,7 +147,7 @@ fn every_number_of_the_real_file_is_there() {
         let mut add = |name: String, value: i64| {
             expected.insert((last, "1090@1".to_string(), name), value);
         };
-        // More digits than are printed, which growth per second tells.
+        // More digits than are printed, derived from growth per second.
         let taken = counters(&imported);
         let elapsed_ns = taken[&(last, "1090@1".to_string(), "elapsed_ns".to_string())];
         assert!(
@@ -176,7 +176,7 @@ fn every_number_of_the_real_file_is_there() {
     }
     assert_eq!(counters(&imported), expected);
 
-    // 114166302 - 113788701 - 3 is what the first of them has beyond CPU and waits; none of the six has less than nothing.
+    // 114166302 - 113788701 - 3 is what the first one has beyond CPU and waits; none of the six is below zero.
     let found = |is: &dyn Fn(&dbtime_model::ActivityRow) -> bool| -> i64 {
         let rows = imported.rows.activity.iter().filter(|row| is(row));
         rows.map(|row| i64::try_from(row.ns / 1000).expect("microseconds"))
@@ -247,7 +247,7 @@ fn the_real_file_cut_anywhere_gives_no_more_than_the_whole() {
         let Ok(part) = of_text(&whole[..cut]) else {
             continue;
         };
-        // The name of the file is another one, the session's own is the same.
+        // The name of the file differs, the session's own is the same.
         for (key, ns) in activity(&part) {
             assert!(
                 all.get(&key).is_some_and(|all| ns <= *all),
@@ -432,13 +432,13 @@ fn a_snapshot_without_its_end_has_no_length_and_says_so() {
     assert_eq!(imported.meta.collector.clock, Clock::None);
     assert_eq!(imported.problems.len(), 1);
     assert!(imported.problems[0].contains("line 6"), "{:?}", imported.problems);
-    // Waits may be missing: nothing is said of what lies beyond them.
+    // Waits may be missing, so nothing is said about time beyond them.
     assert!(
         !activity(&imported)
             .keys()
             .any(|(_, wait)| wait.contains("unaccounted"))
     );
-    // Before and behind a whole one it stands beside it.
+    // Before and after a whole snapshot, it is read as well.
     let both = counters(&of_text(format!("{rows}\n{TABLE}{rows}\n")).expect("a known format"));
     let begin = TABLE_END - 10 * SECOND;
     let at = |time: i64, name: &str| both.get(&(time, "20@1".to_string(), name.to_string())).copied();
@@ -603,7 +603,7 @@ fn a_snapshot_in_which_nothing_grew_passed_whatever_samples_say() {
     let imported = of_text(text).expect("a known format");
     let elapsed = imported.meta.periods.iter().map(|period| period.elapsed_ns);
     assert_eq!(elapsed.collect::<Vec<u64>>(), [10_000_000_000; 2]);
-    // Of samples alone the time is told once.
+    // Of samples alone, the time is reported once.
     let imported = of_text(format!("{heading}{quiet}{samples}")).expect("a known format");
     assert_eq!(imported.meta.periods.len(), 1);
 }
@@ -699,7 +699,7 @@ fn hostile_names_are_names() {
             .iter()
             .all(|row| row.sid == "20@1" || row.sid == "7@1")
     );
-    // A name that is no name.
+    // A name that is not one.
     let text = TABLE.replace("physical reads direct", &"x".repeat(10_000));
     assert_eq!(of_text(text).expect("a known format").file().unknown_lines, 1);
     // Numbers at their ends.

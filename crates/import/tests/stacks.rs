@@ -1,4 +1,4 @@
-//! Stack samples of other tools: counts that FORMATS and the tools' own converters say, on real files where they are at hand
+//! Stack samples of other tools: counts given by FORMATS and by the tools' own converters, on real files if they are at hand
 //! (`../shared/data` beside the checkout) and on small ones of our own.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use dbtime_model::recording::{Clock, Unit};
 use dbtime_model::{ActivityRow, Fidelity, StackId};
 use proptest::prelude::*;
 
-/// Real files of other tools; says so loudly when they are not there.
+/// Real files of other tools; says so loudly if they are not there.
 fn data(folder: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../../shared/data")
@@ -19,7 +19,7 @@ fn data(folder: &str) -> Option<PathBuf> {
     if path.is_dir() {
         return Some(path);
     }
-    // There is nobody to tell when standard error is closed.
+    // There is nobody to tell if standard error is closed.
     let _ = writeln!(
         std::io::stderr(),
         "SKIPPED: no real files of {folder}: {} is not there",
@@ -77,7 +77,7 @@ fn frames(imported: &Whole, id: StackId) -> Vec<(String, String)> {
     })
 }
 
-/// Folded stacks: what a row is called by `base`, then user frames, then kernel frames with `suffix`.
+/// Folded stacks: the name of a row by `base`, then user frames, then kernel frames with `suffix`.
 fn folded(imported: &Whole, suffix: &str, base: impl Fn(&ActivityRow) -> String) -> BTreeMap<String, u64> {
     by(imported, |row| {
         let mut names = vec![base(row)];
@@ -162,7 +162,7 @@ fn user_frames_lie_behind_the_end_of_the_kernel_stack() {
     let path = file(&folder, "ora_stack_fastio_userspace.txt");
     let imported = of_file(&path);
     let text = std::fs::read_to_string(&path).expect("text");
-    // Lines with an offset are the kernel's, but for the end mark; the others, up to "State:", the user's.
+    // Lines with an offset are the kernel's, except for the end mark; the others, up to "State:", are the user's.
     let count = |is: &dyn Fn(&str) -> bool| text.lines().filter(|line| is(line)).count() as u64;
     let in_rows = |stack: fn(&ActivityRow) -> StackId| {
         let rows = imported.rows.activity.iter();
@@ -210,7 +210,7 @@ fn events_get_their_names_from_csv_or_sed() {
         ]);
         assert_eq!(by(&imported, |row| row.wait().to_string()), expected);
     }
-    // The file as the original tools leave it behind sed.
+    // The file as the original tools leave it after sed.
     let text = std::fs::read_to_string(&path).expect("text");
     let imported =
         of_text(text.replace("event#=158", "event=db file parallel read")).expect("a known format");
@@ -295,7 +295,7 @@ fn short_stacks_begin_behind_the_signal_handler() {
 
 // ---- perf script ----
 
-/// FlameGraph calls the vDSO the kernel's; it is user code.
+/// FlameGraph counts the vDSO as kernel; it is user code.
 fn vdso_is_user(stack: &str) -> String {
     let name = |name: &str| match name.strip_suffix("_[k]") {
         Some(symbol) if symbol.starts_with("__vdso") => symbol.to_string(),
@@ -334,7 +334,7 @@ fn perf_script_folds_as_flamegraph_folds_it() {
             session.expect("every row has a session")
         };
         let pid = |row: &ActivityRow| match session(row).leader_pid {
-            // A file with one number says the task.
+            // A file with one number gives the task.
             0 if unit == Unit::Time => "?".to_string(),
             0 => session(row).pid.to_string(),
             pid => pid.to_string(),
@@ -451,7 +451,7 @@ fn a_kernel_module_is_the_kernels_and_a_library_is_not() {
 
 // ---- DTrace ----
 
-/// inferno shortens names of Rust functions: hashes, arguments and what the compiler wrote in place of punctuation.
+/// inferno shortens names of Rust functions: hashes, arguments and what the compiler wrote instead of punctuation.
 fn plain_rust(name: &str) -> String {
     let mut name = name.split(" (.llvm").next().unwrap_or_default().to_string();
     if let Some(at) = name.rfind("::h")
@@ -469,7 +469,7 @@ fn plain_rust(name: &str) -> String {
     ] {
         name = name.replace(escape, plain);
     }
-    // It cuts a name at the first argument list or the first `<` or `,` that is not at its begin.
+    // It cuts a name at the first argument list or the first `<` or `,` that is not at its start.
     let letters = name.chars().filter(|c| c.is_alphanumeric() || *c == ':');
     letters.collect()
 }
@@ -568,7 +568,7 @@ fn off_cpu_time_is_time_that_was_measured() {
     );
     assert_eq!(imported.problems, Vec::<String>::new());
     assert_eq!(imported.meta.collector.tier, "exact");
-    // libbpf-tools print no heading: then nobody knows the unit.
+    // libbpf-tools print no heading: then the unit is not known.
     let (_, headless) = OFF_CPU.split_once("^C\n").expect("a heading");
     let imported = of_text(headless).expect("a known format");
     assert_eq!(
@@ -624,7 +624,7 @@ fn files_that_count_different_things_are_not_added() {
 #[test]
 fn names_of_any_bytes_are_kept_as_text() {
     let imported = of_text(b"a\x1b[31m;b<script>;\xff\xfe 3\n".to_vec());
-    // Not text: a file of folded stacks is.
+    // This alone is not recognised as text: a file of folded stacks is.
     assert!(matches!(imported, Err(ImportError::UnknownFormat { .. })));
     let mut text = b"ok;a 1\n".repeat(30);
     text.extend_from_slice(b"a\x1b[31m;b<script>;\xff\xfe 3\n");
@@ -657,7 +657,7 @@ fn a_file_cut_at_any_byte_gives_no_more_than_the_whole() {
     for whole in small_files() {
         let all = of_text(whole.clone()).expect("a known format");
         for cut in 0..whole.len() {
-            // Cut before its format shows, it is of none.
+            // Cut before its format shows, it has none.
             if let Ok(part) = of_text(&whole[..cut])
                 && part.meta.collector.unit == all.meta.collector.unit
             {

@@ -1,5 +1,5 @@
-//! Traces of system calls: strace and perf trace, against sums that awk makes of the same files, against the tools' own summaries,
-//! and on a small file of our own.
+//! Traces of system calls: strace and perf trace, compared with sums that awk makes of the same files, with the tools' own summaries, and
+//! on a small file of our own.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 /// The frame of time between calls.
 const OUTSIDE: &str = "outside of system calls, the tracer's stops included";
 
-/// Real traces; says so loudly when they are not there.
+/// Real traces; says so loudly if they are not there.
 fn data(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../../shared/data/strace")
@@ -146,7 +146,7 @@ fn calls_errors_and_times_of_real_traces_are_those_that_awk_finds() {
                 .iter()
                 .all(|row| row.fidelity == Fidelity::Exact)
         );
-        // The same calls once more, as single events; the one that never returns has no time.
+        // The same calls again, as single events; the one that never returns has no time.
         let events = by_latencies(&imported);
         let timed: BTreeMap<_, _> = expected
             .iter()
@@ -165,14 +165,14 @@ fn calls_errors_and_times_of_real_traces_are_those_that_awk_finds() {
 
 #[test]
 fn a_trace_with_times_accounts_for_all_of_the_time_between_its_first_and_last_call() {
-    // Both ends read off the file: `read` began at …323.310986, `exit_group`, which never returns, at …362.396200.
+    // Both ends taken from the file: `read` began at …323.310986, `exit_group`, which never returns, at …362.396200.
     let Some(path) = data("jkstill__trunc-test.strace") else {
         return;
     };
     let imported = of_file(&path);
     let total: u64 = imported.rows.activity.iter().map(|row| row.ns / 1_000).sum();
     let Some(sums) = by_awk(&path) else { return };
-    // strace rounds: a few calls begin a microsecond before the one before them ends.
+    // strace rounds: a few calls begin a microsecond before the previous one ends.
     let overlap = sums["overlap"].2;
     assert!(overlap < 100, "{overlap}");
     assert_eq!(total, 1_705_456_362_396_200 - 1_705_456_323_310_986 + overlap);
@@ -203,7 +203,7 @@ fn a_summary_has_the_counts_of_a_trace_of_the_same_program_and_no_distribution()
         };
         let summed = of_file(&summary);
         let (mut of_summary, mut of_trace) = (counts(&summed), counts(&of_file(&trace)));
-        // Standard output was a terminal for one of the two runs: a call more, or an fstat less.
+        // Standard output was a terminal for one of the two runs: one call more, or one fstat less.
         of_summary.remove("ioctl");
         of_trace.remove("ioctl");
         assert_eq!(of_summary, of_trace, "{}", summary.display());
@@ -217,7 +217,7 @@ fn a_summary_has_the_counts_of_a_trace_of_the_same_program_and_no_distribution()
         let sums = by_rows(&summed);
         assert_eq!(sums.values().map(|sums| sums.2).sum::<u64>(), us.round() as u64);
         assert_eq!(sums.values().map(|sums| sums.0).sum::<u64>(), calls);
-        // Where the kernel counted no CPU time at all, calls are what is counted.
+        // If the kernel counted no CPU time at all, calls are counted.
         let unit = if us > 0.0 { Unit::Time } else { Unit::Counts };
         assert_eq!(summed.meta.collector.unit, unit);
     }
@@ -256,7 +256,7 @@ fn perf_trace_has_the_sums_that_awk_finds() {
         .collect();
     assert_eq!(found, expected);
     assert_eq!(imported.file().unknown_lines, 0, "{:?}", imported.problems);
-    // Without a time: the call that the trace began in, and the one that never returns.
+    // Without a time: the call in which the trace began, and the one that never returns.
     let sums = by_rows(&imported);
     assert_eq!((sums["execve"].0, sums["exit_group"].0), (1, 1));
     assert_eq!(imported.meta.collector.clock, Clock::Relative);
@@ -276,7 +276,7 @@ fn summaries_of_perf_trace_have_their_own_numbers() {
     };
     let imported = of_file(&path);
     let sums = by_rows(&imported);
-    // Read off the file.
+    // Taken from the file.
     assert_eq!(sums["recvfrom"], (3544, 1427, 12_085));
     assert_eq!(sums["epoll_wait"], (1461, 0, 465_128));
     assert_eq!(sums.values().map(|sums| sums.2).sum::<u64>(), 689_940);
@@ -332,7 +332,7 @@ fn tasks_are_told_apart_and_interrupted_calls_joined() {
         .collect();
     assert_eq!(found, expected);
     assert_eq!(pid(imported.rows.activity[0].session).1, "own tool");
-    // The futex began in one second and ended in the next: it stands there.
+    // The futex began in one second and ended in the next: it counts there.
     let futex = imported
         .rows
         .latency
@@ -352,7 +352,7 @@ fn tasks_are_told_apart_and_interrupted_calls_joined() {
         ),
         (1, 0, 1)
     );
-    // Its process ended in it; the other one's last call has no end in the file.
+    // Its process ended during it; the other one's last call has no end in the file.
     assert_eq!(
         (
             value("calls:nanosleep"),
@@ -476,7 +476,7 @@ fn a_file_cut_at_any_byte_gives_no_more_than_the_whole() {
         let calls = |imported: &Whole| by_rows(imported).values().map(|sums| sums.0).sum::<u64>();
         let mut last = 0;
         for cut in 0..whole.len() {
-            // Cut before its format shows, it is of none.
+            // Cut before its format shows, it has none.
             if let Ok(part) = of_text(&whole.as_bytes()[..cut]) {
                 assert!(
                     total(&part) <= total(&all) && calls(&part) <= calls(&all),

@@ -12,9 +12,9 @@ pub enum BlockOperation {
     Write,
     /// Makes the device's cache durable.
     Flush,
-    /// Says that blocks are not needed any longer.
+    /// Tells the device that blocks are no longer needed.
     Discard,
-    /// Anything else: zones, secure erase, write zeroes, commands of a driver.
+    /// Anything else: zones, secure erase, write zeroes, driver commands.
     Other,
 }
 

@@ -1,4 +1,4 @@
-//! What looking costs on a host: how much longer a call takes under each way of watching it.
+//! What observation costs on a host: how much longer a call takes under each way of observing it.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,11 +7,11 @@ use crate::recording::HostMeta;
 /// Value of [`Calibration::format`].
 pub const FORMAT: &str = "dbtime calibration 1";
 
-/// Names of the ways to look.
+/// Names of the ways of observing.
 pub mod look {
-    /// Nobody looks.
+    /// No observation.
     pub const NOTHING: &str = "nothing";
-    /// The same once more: what differs is noise.
+    /// The same again: what differs is noise.
     pub const AGAIN: &str = "nothing, again";
     /// The sampled tier.
     pub const SAMPLED: &str = "dbtime record";
@@ -23,7 +23,7 @@ pub mod look {
     pub const TRACEFS: &str = "tracefs: system calls, scheduler";
     /// A dive with tracepoints, their stacks, and timer samples.
     pub const DIVE_TRACEPOINTS: &str = "dbtime dive, tracepoints";
-    /// A dive with programs that five functions call.
+    /// A dive with programs called directly by five functions.
     pub const DIVE_FENTRY: &str = "dbtime dive, fentry/fexit of 5";
     /// A dive with probes at five functions.
     pub const DIVE_PROBES: &str = "dbtime dive, probes at 5";
@@ -39,7 +39,7 @@ pub mod look {
 pub mod workload {
     /// Sleeps for a microsecond under the scheduler's default policy.
     pub const NANOSLEEP: &str = "nanosleep 1 us";
-    /// The same under SCHED_RR, priority 99: without timer slack, and before all others.
+    /// The same under SCHED_RR, priority 99: without timer slack, and ahead of all others.
     pub const NANOSLEEP_RR: &str = "nanosleep 1 us, RR 99";
     /// Reads 8 KB that are in the page cache.
     pub const PREAD: &str = "pread 8 KB, cached";
@@ -63,29 +63,29 @@ pub struct Calibration {
     pub time_us: i64,
     /// Fewer rounds and calls.
     pub quick: bool,
-    /// Rounds; in each of them every way to look had its turn.
+    /// Rounds; in each of them every way of observing had its turn.
     pub rounds: u32,
     /// Calls of each kind in a turn.
     pub calls: u32,
     /// What reading the clock costs; a part of every time here.
     pub clock_ns: u64,
-    /// What the clock can tell apart (clock_getres).
+    /// Resolution of the clock (clock_getres).
     pub clock_resolution_ns: u64,
-    /// How much later than asked a sleep may end (PR_GET_TIMERSLACK).
+    /// How much later than requested a sleep may end (PR_GET_TIMERSLACK).
     pub timer_slack_ns: u64,
     /// Noise by workload.
     pub controls: Vec<Control>,
-    /// Each way to look.
+    /// Each way of observing.
     pub looks: Vec<Look>,
 }
 
-/// What differs when nothing does: the noise of a workload.
+/// The noise of a workload: what differs when nothing does.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Control {
     /// See [`workload`].
     pub workload: String,
-    /// Median of [`look::AGAIN`] less that of [`look::NOTHING`].
+    /// Median of [`look::AGAIN`] minus that of [`look::NOTHING`].
     pub difference_ns: i64,
     /// The larger spread of the two between rounds.
     pub spread_ns: u64,
@@ -95,7 +95,7 @@ pub struct Control {
     pub noise_ns: u64,
 }
 
-/// A way to look.
+/// A way of observing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Look {
@@ -117,18 +117,18 @@ pub struct Cell {
     pub min_ns: u64,
     /// The lowest of the medians of the rounds.
     pub median_ns: u64,
-    /// The highest median less the lowest.
+    /// The highest median minus the lowest.
     pub spread_ns: u64,
     /// The lowest of the 99th percentiles of the rounds.
     pub p99_ns: u64,
     /// The lowest of the means of the rounds.
     pub mean_ns: u64,
-    /// Median less that of [`look::NOTHING`]; none of that itself.
+    /// Median minus that of [`look::NOTHING`]; none for that itself.
     pub extra_ns: Option<i64>,
 }
 
 impl Calibration {
-    /// What a workload took under a way to look; none when that was refused.
+    /// What a workload took under a way of observing; none if that was refused.
     pub fn cell(&self, look: &str, workload: &str) -> Option<&Cell> {
         let look = self.looks.iter().find(|of| of.name == look)?;
         look.cells.iter().find(|cell| cell.workload == workload)

@@ -1,12 +1,12 @@
-//! Words that are typed where there is a choice of some: what to say of one that is not among them.
+//! Words that are typed where there is a choice: what to say about one that is not among the choices.
 
-/// As similar as a command's own options must be for `clap` to suggest them (Jaro similarity).
+/// How similar a command's own options must be for `clap` to suggest them (Jaro similarity).
 const SIMILAR: f64 = 0.7;
-/// A word of at least so many letters in which one was mistyped, left out, added or exchanged with the next is as similar: Jaro similarity
-/// is low for short ones.
+/// A word of at least so many letters, one of them mistyped, left out, added or swapped with the next, counts as similar, too: Jaro
+/// similarity is low for short words.
 const SHORT: usize = 3;
 
-/// Says which words there are, and which of them may have been meant. `what`: what they are, for example `column`.
+/// Lists the choices, and says which may have been meant. `what`: what they are, for example `column`.
 pub fn no_such(what: &str, word: &str, choices: &[&str]) -> String {
     format!(
         "no such {what}: '{word}'; choose from {}{}",

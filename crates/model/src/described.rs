@@ -19,7 +19,7 @@ pub struct Described {
 }
 
 impl Described {
-    /// Takes out what is in another one.
+    /// Removes what is in another one.
     pub fn subtract(&mut self, other: &Described) {
         self.sessions.retain(|id| !other.sessions.contains(id));
         self.stacks.retain(|id| !other.stacks.contains(id));
@@ -27,7 +27,7 @@ impl Described {
         self.comments.retain(|id| !other.comments.contains(id));
     }
 
-    /// Takes out what is not in another one.
+    /// Removes what is not in another one.
     pub fn keep(&mut self, other: &Described) {
         self.sessions.retain(|id| other.sessions.contains(id));
         self.stacks.retain(|id| other.stacks.contains(id));
@@ -35,7 +35,7 @@ impl Described {
         self.comments.retain(|id| other.comments.contains(id));
     }
 
-    /// Puts in what is in another one.
+    /// Adds what is in another one.
     pub fn add(&mut self, other: Described) {
         self.sessions.extend(other.sessions);
         self.stacks.extend(other.stacks);
@@ -51,7 +51,7 @@ impl Described {
 }
 
 impl Rows {
-    /// What these rows name, but the recorder itself and what stands for nothing.
+    /// What these rows refer to, except the recorder itself and ids that stand for nothing.
     pub fn refers_to(&self) -> Described {
         let links = || self.causes.iter().flat_map(|row| &row.chain);
         let mut named = Described {
@@ -101,7 +101,7 @@ impl Rows {
         named
     }
 
-    /// What these rows describe; statements by their texts only.
+    /// What these rows describe; statements only if they have a text.
     pub fn describes(&self) -> Described {
         Described {
             sessions: self.sessions.iter().map(|row| row.id).collect(),
@@ -116,7 +116,7 @@ impl Rows {
         }
     }
 
-    /// Copies of the rows that describe some of these.
+    /// Copies of the rows that describe any of these.
     pub fn descriptions_of(&self, wanted: &Described) -> Rows {
         Rows {
             sessions: copies(&self.sessions, |row| wanted.sessions.contains(&row.id)),

@@ -1,7 +1,7 @@
-//! Buckets of latencies: fine enough for quantiles, equal everywhere, so that histograms add up exactly.
+//! Buckets of latencies: fine enough for quantiles, the same everywhere, so that histograms add up exactly.
 //!
-//! As HdrHistogram's: a power of two is cut into 64 equal parts, so that the middle of a bucket is within 0.8 % of every
-//! latency in it; below 64 ns each nanosecond has its own. `bpf/latency.bpf.h` computes the same.
+//! As in HdrHistogram: a power of two is divided into 64 equal parts, so that the middle of a bucket is within 0.8 % of
+//! every latency in it; below 64 ns each nanosecond has its own. `bpf/latency.bpf.h` computes the same.
 
 /// Parts of a power of two.
 const PARTS: u64 = 64;
@@ -25,13 +25,13 @@ pub fn bounds_of(bucket: u16) -> (u64, u64) {
     if bucket < PARTS {
         return (bucket, bucket + 1);
     }
-    // No number that came from elsewhere may shift beyond 64 bits.
+    // A number that came from elsewhere must not shift beyond 64 bits.
     let shift = (bucket / PARTS - 1).min(56);
     let from = (PARTS + bucket % PARTS) << shift;
     (from, from + (1 << shift))
 }
 
-/// Bounds of the broad bucket that this one lies in, in nanoseconds, the upper one exclusive: an eighth of a power of two.
+/// Bounds of the broad bucket (an eighth of a power of two) that has this one: nanoseconds, the upper one exclusive.
 pub fn broad_bounds_of(bucket: u16) -> (u64, u64) {
     let first = bucket & !7;
     (bounds_of(first).0, bounds_of(first.saturating_add(7)).1)
@@ -59,35 +59,35 @@ pub mod kind {
     pub const BLOCK: &str = "block";
     /// A block request before its issue to the device.
     pub const BLOCK_QUEUE: &str = "block_queue";
-    /// A sleep, from its begin until someone ended it; `name` is who did.
+    /// A sleep, from its beginning until someone ended it; `name` is who did.
     pub const WAKER: &str = "waker";
-    /// A stay on a CPU; `name` is the state in which it ended (`runnable` = pushed off).
+    /// A stay on a CPU; `name` is the state in which it ended (`runnable` = preempted).
     pub const RUN: &str = "run";
-    /// Part of a scheduling delay in which somebody had the CPU that the task was queued on; `name` is who.
+    /// Part of a scheduling delay in which somebody else had the CPU that the task was queued on; `name` is who.
     pub const INSTEAD: &str = "instead";
-    /// A kernel function, from entry to return, at the call path in `stack`.
+    /// A kernel function, from entry to return, with its call path in `stack`.
     pub const FUNCTION: &str = "function";
     /// A command of a client: from when the session has it until it asks the client for the next one.
     pub const COMMAND: &str = "command";
-    /// The same of all sessions, in buckets of an eighth of a power of two.
+    /// The same over all sessions, in buckets of an eighth of a power of two.
     pub const COMMAND_WHOLE: &str = "command_whole";
     /// Time that commands of such a bucket spent in the wait event `name` and the state `source`: no event, `count` is 0.
     pub const COMMAND_PART: &str = "command_part";
-    /// A wait of Oracle's from its begin to its end, by probes in the database's functions.
+    /// An Oracle wait from beginning to end, by probes in the database's functions.
     pub const ORACLE_WAIT: &str = "oracle_wait";
-    /// The same wait as long as the database itself says that it was.
+    /// The same wait, as long as the database itself says it took.
     pub const ORACLE_WAIT_DB: &str = "oracle_wait_db";
 }
 
 /// What the values of `LatencyRow::source` mean: where the data of a read came from.
 pub mod source {
-    /// Nothing was asked of a device, nobody was waited for.
+    /// Nothing was requested from a device, nobody was waited for.
     pub const PAGE_CACHE: &str = "page cache";
     /// The call sent a request to a device and slept until it was done, or it was done before the call could.
     pub const DEVICE: &str = "device";
     /// The call sent a request to a device and did not wait for it: its own data was there already.
     pub const READAHEAD: &str = "readahead";
-    /// The call slept for data that another task (or an earlier call) had asked for.
+    /// The call slept for data that another task (or an earlier call) had requested.
     pub const OTHER_TASK: &str = "other task";
 }
 

@@ -1,4 +1,4 @@
-//! The words of dbtime, and nothing that touches a kernel, a database or a terminal.
+//! The vocabulary of dbtime, and nothing that touches a kernel, a database or a terminal.
 //!
 //! Collectors and importers make [`Rows`]; a [`recording`] keeps them; reports ask questions of them. Whatever is written to
 //! disk is written by [`output`].

@@ -1,9 +1,9 @@
-//! Statements that differ in literals only are taken as one.
+//! Treats statements that differ only in literals as one.
 //!
-//! A literal is a number, or a text between quotes (`'it''s'`, `q'[it's]'`, `N'…'`), outside of comments and of names in double
-//! quotes. Two statements differ in literals only when the same is left after each literal has become `?`, blanks have
-//! become one and letters outside of quotes have become capital ones: what `cursor_sharing = force` replaces, and by
-//! which V$SQL counts FORCE_MATCHING_SIGNATURE.
+//! A literal is a number, or a quoted text (`'it''s'`, `q'[it's]'`, `N'…'`), outside comments and names in double quotes. Two
+//! statements differ only in literals if they are the same once each literal has become `?`, several blanks one, and letters
+//! outside quotes upper case: what `cursor_sharing = force` replaces, and what FORCE_MATCHING_SIGNATURE in V$SQL is computed
+//! from.
 
 /// The text of a statement with `?` in place of literals, and one blank in place of several.
 pub fn without_literals(sql: &str) -> String {
@@ -52,7 +52,7 @@ pub fn without_literals(sql: &str) -> String {
     out
 }
 
-/// What statements that differ in literals only have in common.
+/// What statements that differ only in literals have in common.
 pub fn signature(sql: &str) -> String {
     let mut quoted = false;
     without_literals(sql)
@@ -71,7 +71,7 @@ fn comment(rest: &str) -> usize {
     rest[2..].find("*/").map_or(rest.len(), |at| at + 4)
 }
 
-/// Length of a text between quotes, with what stands before the first of them.
+/// Length of a quoted text, including what is before the first quote.
 fn text_literal(rest: &str, in_name: bool) -> Option<usize> {
     let lower = rest.as_bytes();
     let prefix = match lower {

@@ -1,23 +1,23 @@
-//! How often sessions took internal locks of their server, waited for them and for how long they had them, counted at every use.
+//! How often sessions acquired internal locks of their server and waited for them, and how long they held them, counted at every use.
 //!
-//! Recordings have none of it: what they have is sampled ([`HeldLockRow`](crate::HeldLockRow)). Every use costs something, so this is
-//! only looked at for some seconds.
+//! Recordings have none of this: what they have is sampled ([`HeldLockRow`](crate::HeldLockRow)). Every use costs something, so this
+//! is only observed for some seconds.
 
 use std::ops::AddAssign;
 use std::sync::Arc;
 
 use crate::{SessionId, StackId};
 
-/// Uses of one lock by one session, asked for at one place in the code.
+/// Uses of one lock by one session, requested at one place in the code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockUse {
     /// Whose.
     pub session: SessionId,
-    /// What the lock is, as the wait event of who waits for it.
+    /// Name of the lock: that of the wait event of those who wait for it.
     pub lock: String,
-    /// Which of those of the same name, where the database numbers them.
+    /// Which of the locks of this name, if the database numbers them.
     pub number: Option<u32>,
-    /// Where it lies in the server's memory; 0 = those of this name are not told apart, for want of room.
+    /// Its address in the server's memory; 0 = those of this name are not told apart, for lack of room.
     pub address: u64,
     /// See [`HeldLockRow::file`](crate::HeldLockRow::file).
     pub file: Arc<str>,
@@ -25,9 +25,9 @@ pub struct LockUse {
     pub relation: Arc<str>,
     /// See [`HeldLockRow::block`](crate::HeldLockRow::block).
     pub block: Option<u32>,
-    /// Nobody else can have it meanwhile.
+    /// Nobody else can hold it meanwhile.
     pub exclusive: bool,
-    /// Who asked for it, and where it is known who called that one.
+    /// Who requested it and, if known, who called that one.
     pub user_stack: StackId,
     /// What the session executed then; 0 = not known, or nothing.
     pub statement: u64,
@@ -35,22 +35,22 @@ pub struct LockUse {
     pub sums: LockUseSums,
 }
 
-/// What was counted of some uses.
+/// What was counted over some uses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LockUseSums {
-    /// How often it was taken.
+    /// How often it was acquired.
     pub gets: u64,
-    /// Of these, how often the session had to wait, as the server itself says; and waits after which it did not take it.
+    /// Of these, how often the session had to wait, according to the server itself; plus waits after which it did not acquire it.
     pub waited: u64,
-    /// From asking for it to having it, of those that waited, nanoseconds.
+    /// From request to acquisition, of those that waited, nanoseconds.
     pub wait_ns: u64,
     /// The longest of these.
     pub max_wait_ns: u64,
-    /// How often it was asked for if it is free, and it was not.
+    /// How often it was requested only if free, and it was not.
     pub refused: u64,
     /// How often it was held: gets, and holds that had begun before.
     pub holds: u64,
-    /// For how long it was held, nanoseconds: what is before the begin and behind the end of the time that counts is not in it.
+    /// For how long it was held, nanoseconds, not counting what is before the beginning or after the end of the time that counts.
     pub hold_ns: u64,
     /// The longest of these.
     pub max_hold_ns: u64,
@@ -80,34 +80,34 @@ pub struct LockUses {
     pub to_us: i64,
     /// How long it is, nanoseconds.
     pub elapsed_ns: u64,
-    /// For how long the probes were in, nanoseconds: they are there a moment before, and after.
+    /// For how long the probes were attached, nanoseconds: from a moment before that time to a moment after.
     pub probed_ns: u64,
-    /// How often they were met in that time, in every process of the executable.
+    /// How often they were hit in that time, in every process of the executable.
     pub hits: u64,
     /// Of these, in other servers.
     pub hits_of_others: u64,
-    /// What that costs the process that meets one, as it was measured on this host, nanoseconds.
+    /// What a hit costs the process, as measured on this host, nanoseconds.
     pub hit_ns: u64,
     /// Uses for which there was no room.
     pub lost: u64,
-    /// Locks that were given back and had been taken before the probes were in: for how long they were held is not known.
+    /// Locks that were released and had been acquired before the probes were attached: for how long they were held is not known.
     pub without_get: u64,
-    /// Holds that are counted as gets only, of sessions with more locks at a time than are kept.
+    /// Holds that are counted only as gets, of sessions that held more locks at a time than are kept.
     pub holds_without_room: u64,
-    /// Why it ended before it should.
+    /// Why it ended early.
     pub stopped: Option<String>,
 }
 
 impl LockUses {
-    /// Probes that a use meets: where the lock is asked for, and where it is given back.
+    /// Probes that a use hits: where the lock is requested, and where it is released.
     pub const HITS_OF_A_USE: u64 = 2;
 
-    /// What the probes took, as a part of one CPU.
+    /// What the probes cost, as a fraction of one CPU.
     pub fn cost(&self) -> f64 {
         self.cost_of(self.hits)
     }
 
-    /// What they took in other servers, as a part of one CPU.
+    /// What they cost in other servers, as a fraction of one CPU.
     pub fn cost_of_others(&self) -> f64 {
         self.cost_of(self.hits_of_others)
     }

@@ -1,4 +1,4 @@
-//! Rows of single seconds to rows of longer windows: for recordings that go on for days.
+//! Merges rows of single seconds into rows of longer windows: for recordings that go on for days.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,16 +9,16 @@ use foldhash::fast::RandomState;
 use crate::{ActivityRow, CauseRow, CounterRow, HeldLockRow, LatencyRow, LockRow, Rows, SessionId, Timed};
 
 const SECOND_US: i64 = 1_000_000;
-/// Rows of a second may come later than this. They are no less right then: their window has two rows in place of one.
+/// Rows of a second may come even later. They are no less correct then: their window has two rows instead of one.
 const STRAGGLERS_US: i64 = 4 * SECOND_US;
 
-/// Adds rows up that differ only in their second, window by window. Nothing is lost: sums stay what they are.
+/// Adds up rows that differ only in their second, window by window. Nothing is lost: sums stay the same.
 ///
-/// A window begins at a multiple of its length since the Unix epoch, and its rows stand at its beginning.
+/// A window begins at a multiple of its length since the Unix epoch, and its rows have the time of its beginning.
 #[derive(Debug)]
 pub struct Windows {
     length_us: i64,
-    /// Rows of seconds before are handed on as they are.
+    /// Rows of earlier seconds are passed on as they are.
     begin_us: i64,
     activity: Sums<ActivityRow>,
     counters: Sums<CounterRow>,
@@ -29,8 +29,8 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Windows of so many seconds (1 = rows stay as they are), for rows from this moment on (microseconds since the Unix
-    /// epoch): what was recorded before keeps its seconds, and is handed on at once.
+    /// Windows of so many seconds (1 = rows stay as they are), for rows from `begin_us` on (microseconds since the Unix epoch): what
+    /// was recorded before keeps its seconds, and is passed on at once.
     pub fn new(seconds: u32, begin_us: i64) -> Windows {
         let length_us = i64::from(seconds.max(1)) * SECOND_US;
         Windows {
@@ -48,7 +48,7 @@ impl Windows {
         }
     }
 
-    /// Takes rows, and gives back those of windows that are over at this moment.
+    /// Takes rows, and returns those of windows that are over at `now_us`.
     pub fn pass(&mut self, mut rows: Rows, now_us: i64) -> Rows {
         if self.length_us == SECOND_US {
             return rows;
@@ -65,7 +65,7 @@ impl Windows {
         rows
     }
 
-    /// Gives back what is left.
+    /// Returns what is left.
     pub fn finish(&mut self) -> Rows {
         let mut rows = Rows::default();
         self.hand_on(|_| true, &mut rows);
@@ -82,7 +82,7 @@ impl Windows {
     }
 }
 
-/// Rows that become those of one moment as they come: for who wants sums and not when.
+/// Sums up rows as they come, as if they were of one moment: for when only sums are wanted, not times.
 #[derive(Debug, Default)]
 pub struct OneWindow {
     activity: Sums<ActivityRow>,
@@ -93,9 +93,9 @@ pub struct OneWindow {
 }
 
 impl OneWindow {
-    /// Adds rows of those tables that are summed here (`activity`, `counters`, `latency`, `held_locks`, `locks`); their times are left
-    /// alone, so rows of different seconds are to be brought to one before. Beyond `most` sums no further one is begun: the rows for which one
-    /// would have been are given back.
+    /// Adds rows of the tables that are summed here (`activity`, `counters`, `latency`, `held_locks`, `locks`); their times are left
+    /// alone, so rows of different seconds must be given the same time first. Beyond `most` sums no further one is begun: the rows
+    /// that would need one are returned.
     pub fn add(&mut self, rows: Rows, most: usize) -> Rows {
         let mut room = most.saturating_sub(self.len());
         Rows {
@@ -122,7 +122,7 @@ impl OneWindow {
         self.len() == 0
     }
 
-    /// Whose they are; of those with several sums more than once.
+    /// Sessions of the sums; those with several more than once.
     pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
         let activity = self.activity.sessions();
         let counters = self.counters.sessions();
@@ -136,7 +136,7 @@ impl OneWindow {
             .chain(locks)
     }
 
-    /// What they sum to.
+    /// The sums.
     pub fn finish(self) -> Rows {
         Rows {
             activity: self.activity.finish(),
@@ -153,13 +153,13 @@ impl OneWindow {
 trait Summable: Timed + Eq + Hash {
     /// What is added up.
     type Amounts: Copy + std::fmt::Debug;
-    /// Takes the amounts out of the row: what is left has to be equal.
+    /// Takes the amounts out of the row: rows are added up if what is left is equal.
     fn take(&mut self) -> Self::Amounts;
-    /// Gives the row without amounts these.
+    /// Puts these amounts into a row without amounts.
     fn put(&mut self, amounts: Self::Amounts);
     /// Adds other amounts to these.
     fn add(amounts: &mut Self::Amounts, other: Self::Amounts);
-    /// In which order rows of a session in a window take the least room on disk.
+    /// The order in which rows of a session in a window take the least room on disk.
     fn order(&self) -> impl Ord;
 }
 
@@ -179,7 +179,7 @@ impl Summable for ActivityRow {
         add_each(amounts, other);
     }
 
-    /// Two of three rows of a busy session rest on one sample, and those of a second and a state have the same time.
+    /// Two of three rows of a busy session rest on one sample, and those of the same second and state have the same `ns`.
     fn order(&self) -> impl Ord {
         (self.state, self.samples, self.ns)
     }
@@ -226,7 +226,7 @@ impl Summable for LatencyRow {
         *count = count.saturating_add(other[0]);
         *sum_ns = sum_ns.saturating_add(other[1]);
         *max_ns = other[2].max(*max_ns);
-        // 0 = not recorded, of one of them: then the shortest of both is not known.
+        // 0 = not recorded in one of them: then the shortest of both is not known.
         *min_ns = other[3].min(*min_ns);
     }
 
@@ -254,7 +254,7 @@ impl Summable for CauseRow {
 }
 
 impl Summable for HeldLockRow {
-    /// Nanoseconds, samples, how often it was taken.
+    /// Nanoseconds, samples, how often it was acquired.
     type Amounts = [u64; 3];
 
     fn take(&mut self) -> [u64; 3] {
@@ -301,10 +301,10 @@ fn add_each(amounts: &mut [u64; 3], other: [u64; 3]) {
     }
 }
 
-/// Rows of open windows. There is one of each that is told apart: rows come and go by the thousand each second, and are never copied.
+/// Rows of open windows, each distinct one once: thousands of rows come and go each second, and are never copied.
 #[derive(Debug)]
 struct Sums<R: Summable> {
-    /// Rows without amounts, and where those are. The hash has a random seed: no names can be chosen to collide.
+    /// Rows without amounts, and where their amounts are. The hash has a random seed: names cannot be chosen to collide.
     places: HashMap<R, usize, RandomState>,
     amounts: Vec<R::Amounts>,
 }
@@ -327,7 +327,7 @@ impl<R: Summable> Sums<R> {
         self.places.keys().map(Timed::session)
     }
 
-    /// Takes the rows that stand in windows; gives back the others.
+    /// Takes the rows that belong to windows; returns the others.
     fn take(&mut self, rows: Vec<R>, length_us: i64, begin_us: i64) -> Vec<R> {
         let mut others = Vec::new();
         let mut room = usize::MAX;
@@ -342,14 +342,14 @@ impl<R: Summable> Sums<R> {
         others
     }
 
-    /// `room`: sums that may be begun. Gives back the rows for which there was none.
+    /// `room`: sums that may be begun. Returns the rows for which there was none.
     fn add(&mut self, rows: Vec<R>, room: &mut usize) -> Vec<R> {
         rows.into_iter()
             .filter_map(|row| self.add_row(row, room))
             .collect()
     }
 
-    /// The same of one row.
+    /// The same for one row.
     fn add_row(&mut self, mut row: R, room: &mut usize) -> Option<R> {
         let amounts = row.take();
         if *room == 0 && !self.places.contains_key(&row) {
@@ -378,7 +378,7 @@ impl<R: Summable> Sums<R> {
         with_amounts.collect()
     }
 
-    /// Session by session: what is alike lies together, and takes less room on disk.
+    /// Session by session: similar rows are next to each other, and take less room on disk.
     fn hand_on(&mut self, is_over: &impl Fn(i64) -> bool) -> Vec<R> {
         if !self.places.keys().any(|row| is_over(row.time())) {
             return Vec::new();

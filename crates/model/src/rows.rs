@@ -8,11 +8,11 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::{BackendType, Frame, Session, SessionId, SessionState, StackId, State, Wait};
 
-/// How a number came to be. The two are never added without saying so.
+/// How a number was obtained. The two are never added without saying so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fidelity {
-    /// Measured from begin to end.
+    /// Measured from beginning to end.
     Exact,
     /// An exact total, split by samples.
     Sampled,
@@ -27,7 +27,7 @@ pub struct ActivityRow {
     pub session: SessionId,
     /// What it executed; 0 = not known.
     pub statement: u64,
-    /// The plan by which it executed that, as the database calls it; 0 = it says none, or that is not known. Since 1.18.
+    /// The plan that it was executed with, as the database calls it; 0 = the database says none, or that is not known. Since 1.18.
     #[serde(default)]
     pub plan: i64,
     /// See [`Wait::class`].
@@ -38,14 +38,14 @@ pub struct ActivityRow {
     pub idle: bool,
     /// What the operating system says.
     pub state: State,
-    /// What the database says of the session as a whole. Since 1.5.
+    /// What the database says about the session as a whole. Since 1.5.
     #[serde(default)]
     pub session_state: SessionState,
     /// Kernel stack, 0 = none.
     pub kernel_stack: StackId,
     /// User stack, 0 = none.
     pub user_stack: StackId,
-    /// What the comment of the statement said, as it was executed at that time: see [`CommentRow::id`]; [`comment::NONE`] or
+    /// What the comment of the statement said in the execution of that time: see [`CommentRow::id`]; or [`comment::NONE`],
     /// [`comment::UNKNOWN`]. Since 1.12.
     #[serde(default)]
     pub comment: u64,
@@ -58,8 +58,8 @@ pub struct ActivityRow {
     pub samples: u64,
     /// Exact or sampled.
     pub fidelity: Fidelity,
-    /// The session was too short to be sampled often: this part of its exact total was given to it by samples of others of
-    /// its kind, not by its own. Since 1.4.
+    /// The session was too short to be sampled often: this part of its exact total was split by samples of other sessions of its kind, not
+    /// by its own. Since 1.4.
     #[serde(default)]
     pub pooled: bool,
 }
@@ -83,8 +83,8 @@ pub struct LatencyRow {
     /// See [`crate::latency::kind`].
     #[serde(deserialize_with = "crate::word::deserialize")]
     pub kind: Arc<str>,
-    /// What the session executed, as in [`ActivityRow::statement`]; 0 = not known, or it does not apply. Of commands since 1.6, of what
-    /// `dbtime sched` measures since 1.16, of all others since 1.17.
+    /// What the session executed, as in [`ActivityRow::statement`]; 0 = not known, or it does not apply. For commands since 1.6, for what
+    /// `dbtime sched` measures since 1.16, for all others since 1.17.
     #[serde(default)]
     pub statement: u64,
     /// As [`ActivityRow::plan`]. Since 1.18.
@@ -98,18 +98,18 @@ pub struct LatencyRow {
     pub device: Arc<str>,
     /// Bytes of the request, 0 when it does not apply.
     pub bytes: u64,
-    /// Blocks of the database that were read or written, 0 when it does not apply. A source that says blocks does not
-    /// say how large they are.
+    /// Blocks of the database that were read or written, 0 when it does not apply. A source that reports blocks does not say how large
+    /// they are.
     #[serde(default)]
     pub blocks: u64,
     /// See [`crate::latency::source`]; empty when it does not apply.
     #[serde(deserialize_with = "crate::word::deserialize")]
     pub source: Arc<str>,
-    /// File that was read, relative to the data directory where it lies there; empty when not known.
+    /// File that was read, relative to the data directory if it is there; empty when not known.
     #[serde(default, deserialize_with = "crate::word::deserialize")]
     pub file: Arc<str>,
-    /// The relation that the file is of, as `schema.name`; of values kept apart because they are long `schema.name (toast)`, of the index
-    /// of those `schema.name (toast index)`. Empty when it is of none, or that is not known. Since 1.14.
+    /// The relation that the file belongs to, as `schema.name`; for long values that are stored apart `schema.name (toast)`, for their
+    /// index `schema.name (toast index)`. Empty if it belongs to none, or that is not known. Since 1.14.
     #[serde(default, deserialize_with = "crate::word::deserialize")]
     pub relation: Arc<str>,
     /// Lower bound of the bucket in nanoseconds; see [`crate::latency::bounds_of`].
@@ -145,15 +145,15 @@ pub struct SpanRow {
     pub stack: StackId,
     /// The traced call it belongs to: the first one of a recording has number 1; 0 when it belongs to none.
     pub call: u64,
-    /// How deep inside of that call, 0 = the call itself.
+    /// How deep inside that call, 0 = the call itself.
     pub depth: u32,
     /// When it began: nanoseconds on the clock of the recording, since the Unix epoch where that is the time of day.
     pub start_ns: i64,
     /// How long it took.
     pub ns: u64,
-    /// What the operating system says of it: `kernel` for functions (what is inside of them has spans of its own).
+    /// What the operating system says about it: `kernel` for functions (what is inside them has spans of its own).
     pub state: State,
-    /// What the session executed, as [`ActivityRow::statement`]: of a traced call when it began. Since 1.18.
+    /// What the session executed, as [`ActivityRow::statement`]; for a traced call, when it began. Since 1.18.
     #[serde(default)]
     pub statement: u64,
 }
@@ -172,7 +172,7 @@ pub mod span {
         pub const SAMPLE: &str = "sample";
         /// A system call.
         pub const SYSCALL: &str = "syscall";
-        /// A wait of the database's.
+        /// A database wait.
         pub const WAIT: &str = "wait";
     }
 }
@@ -187,28 +187,28 @@ pub struct SwitchRow {
     pub time_ns: i64,
     /// CPU that it left.
     pub cpu: u32,
-    /// How long it was not able to run before: from when it left its CPU until it was woken. None: the begin was not seen.
+    /// How long it was not runnable before: from when it left its CPU until it was woken. None: the beginning was not seen.
     pub wait_ns: Option<u64>,
-    /// How long it then was ready to run and did not; all of the stay off CPU when it had been pushed off. None: not known.
+    /// How long it was then ready to run and did not; the whole stay off CPU if it had been preempted. None: not known.
     pub delay_ns: Option<u64>,
-    /// How long it then ran. None: the begin was not seen.
+    /// How long it then ran. None: the beginning was not seen.
     pub run_ns: Option<u64>,
-    /// What the operating system says of `wait_ns`; `runnable` when it had not gone to sleep.
+    /// What the operating system says about `wait_ns`; `runnable` if it had not gone to sleep.
     pub wait_state: State,
     /// Wait event in which it had left its CPU, see [`Wait::class`].
     pub wait_class: String,
     /// See [`Wait::event`].
     pub wait_event: String,
-    /// What it left its CPU as at `time_ns`: `runnable` = it was pushed off, or gave it up.
+    /// In which state it left its CPU at `time_ns`: `runnable` = it was preempted, or yielded.
     pub state: State,
     /// Who ended the sleep; empty = nobody, or not known.
     pub waker: String,
-    /// It came onto another CPU than the one it had left, or was moved while it was off CPU.
+    /// It came back on another CPU than the one it had left, or was moved while it was off CPU.
     pub migrated: bool,
     /// The kernel's own priority: 0 to 99 real time (99 - it is `chrt`'s), 100 to 139 normal (it - 120 is the nice value),
     /// below 0 deadline. None: not known.
     pub priority: Option<i32>,
-    /// What the session executed when it left its CPU at `time_ns`, or had executed last: to it belongs the time that it ran. As
+    /// What the session executed when it left its CPU at `time_ns`, or had executed last: the time that it ran belongs to this. As
     /// [`ActivityRow::statement`]. Since 1.16.
     #[serde(default)]
     pub statement: u64,
@@ -217,9 +217,9 @@ pub struct SwitchRow {
     pub wait_statement: u64,
 }
 
-/// In so many samples of this second the session was blocked in this wait event and state, and this is whom it waited for: who
-/// ended the wait, and what that one was doing when the sample was taken, followed on where it was blocked itself. The samples of a
-/// session, statement, wait event and state divide the time that [`ActivityRow`]s have for them. Since 1.7.
+/// In so many samples of this second the session was blocked in this wait event and state, and this is what it waited for: who ended the
+/// wait, and what that one was doing when the sample was taken, followed further if it was blocked itself. The samples of a session,
+/// statement, wait event and state divide the time that [`ActivityRow`]s have for them. Since 1.7.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CauseRow {
     /// Start of the second, microseconds since the Unix epoch.
@@ -232,44 +232,44 @@ pub struct CauseRow {
     pub wait_class: String,
     /// See [`Wait::event`].
     pub wait_event: String,
-    /// What the operating system says of it.
+    /// What the operating system says about it.
     pub state: State,
     /// What the chain ended at.
     pub kind: CauseKind,
-    /// Who was waited for, and whom that one waited for in turn. None where the wait was not for a session.
+    /// Who was waited for, and whom that one waited for in turn. Empty if the wait was not for a session.
     pub chain: Vec<CauseLink>,
     /// Samples.
     pub samples: u64,
 }
 
-/// In this second this session had an internal lock of the server (PostgreSQL: an LWLock) for `ns`, while it was in this wait event
-/// and state at these stacks. Whoever has several at a time has a row for each: those of different locks sum to more than the time. Since 1.10.
+/// In this second this session held an internal lock of the server (PostgreSQL: an LWLock) for `ns`, in this wait event and state at these
+/// stacks. A session with several at a time has a row for each: those of different locks sum to more than the time. Since 1.10.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HeldLockRow {
     /// Start of the second, microseconds since the Unix epoch.
     pub time: i64,
-    /// Who had it.
+    /// Who held it.
     pub session: SessionId,
     /// What it executed, as in [`ActivityRow::statement`].
     pub statement: u64,
-    /// Name of the lock, or of those that are alike: as that of the wait event of who waits for it. Empty: which it had, and whether
-    /// it had one, could not be read; so much of its time is not known.
+    /// Name of the lock, or of several alike: that of the wait event of those who wait for it. Empty: which it held, and whether it held
+    /// one, could not be read; so much of its time is not known.
     pub lock: String,
-    /// Which of those that are alike, from 0, where the database numbers them (PostgreSQL: partitions).
+    /// Which of several alike, from 0, if the database numbers them (PostgreSQL: partitions).
     pub number: Option<u32>,
-    /// Where it lies in the server's memory; 0 = not known. In dynamic shared memory each process has its own address.
+    /// Its address in the server's memory; 0 = not known. In dynamic shared memory each process has its own address.
     pub address: u64,
-    /// File with the page that it is the lock of, relative to the data directory, without number of a segment. Empty: it is of no page, or
-    /// that is not known. Since 1.15.
+    /// File with the page that it protects, relative to the data directory, without segment number. Empty: it protects no page, or that is
+    /// not known. Since 1.15.
     #[serde(default, deserialize_with = "crate::word::deserialize")]
     pub file: Arc<str>,
-    /// The relation that the file is of, as in [`LatencyRow::relation`]. Since 1.15.
+    /// The relation that the file belongs to, as in [`LatencyRow::relation`]. Since 1.15.
     #[serde(default, deserialize_with = "crate::word::deserialize")]
     pub relation: Arc<str>,
     /// The page, counted from 0 over all segments of the file. Since 1.15.
     #[serde(default)]
     pub block: Option<u32>,
-    /// Nobody else could have it at the time; else others could that only read, or see [`HeldLockRow::mode_unknown`].
+    /// Nobody else could hold it at the time; otherwise others that only read could, or see [`HeldLockRow::mode_unknown`].
     pub exclusive: bool,
     /// The source does not say whether anyone else could. Since 1.12.
     #[serde(default)]
@@ -278,24 +278,24 @@ pub struct HeldLockRow {
     pub wait_class: String,
     /// See [`Wait::event`].
     pub wait_event: String,
-    /// What the operating system says of the session.
+    /// What the operating system says about the session.
     pub state: State,
     /// See [`ActivityRow::kernel_stack`].
     pub kernel_stack: StackId,
     /// See [`ActivityRow::user_stack`].
     pub user_stack: StackId,
-    /// Nanoseconds: of the session's time in this wait event and state what the samples with the lock stand for.
+    /// Nanoseconds: the part of the session's time in this wait event and state that the samples with the lock stand for.
     pub ns: u64,
     /// Samples.
     pub samples: u64,
-    /// How often the lock was taken, as far as samples met it and the source tells one time from the next: each time counts where a
-    /// sample met it first. 0 where the source does not tell. Since 1.12.
+    /// How often the lock was acquired, as far as samples saw it and the source tells one time from the next: each time counts where a
+    /// sample first saw it. 0 if the source does not tell. Since 1.12.
     #[serde(default)]
     pub gets: u64,
 }
 
-/// In this second this session had, or waited for, a lock of the server's lock table (PostgreSQL: a row of `pg_locks`, whose columns these
-/// are) for `ns`. Found by looks at that table, some a second; see [`LockRow::looks`]. Since 1.13.
+/// In this second this session held, or waited for, a lock of the server's lock table (PostgreSQL: a row of `pg_locks`, whose columns
+/// these are) for `ns`. Found by looking at that table some times a second; see [`LockRow::looks`]. Since 1.13.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LockRow {
     /// Start of the second, microseconds since the Unix epoch.
@@ -304,11 +304,11 @@ pub struct LockRow {
     pub session: SessionId,
     /// The pid of a process that is not recorded; 0 = it is recorded, or there is none.
     pub pid: u32,
-    /// Of a transaction that was prepared for two-phase commit, its id: no process has the lock. None: a process has it.
+    /// Id of a transaction that was prepared for two-phase commit: no process holds the lock. None: a process holds it.
     pub prepared: Option<u32>,
     /// The statement that it executed, or the last one where [`LockRow::session_state`] says that it executed none. 0 = not known.
     pub statement: u64,
-    /// What the database says of the session as a whole.
+    /// What the database says about the session as a whole.
     pub session_state: SessionState,
     /// What is locked, as the database calls it (PostgreSQL: `pg_locks.locktype`).
     pub kind: String,
@@ -327,41 +327,42 @@ pub struct LockRow {
     pub virtualxid: String,
     /// Transaction.
     pub transactionid: Option<u32>,
-    /// Catalogue of an object; of an advisory lock the upper half of its key.
+    /// Catalogue of an object; for an advisory lock, the upper half of its key.
     pub classid: Option<u32>,
-    /// Object; of an advisory lock the lower half of its key.
+    /// Object; for an advisory lock, the lower half of its key.
     pub objid: Option<u32>,
-    /// Part of the object; of an advisory lock 1 = one key, 2 = two.
+    /// Part of the object; for an advisory lock, 1 = one key, 2 = two.
     pub objsubid: Option<u32>,
-    /// The mode that it had or wanted, as the database calls it.
+    /// The mode that it held or wanted, as the database calls it.
     pub mode: String,
-    /// It had the lock; else it waited for it.
+    /// It held the lock; otherwise it waited for it.
     pub granted: bool,
-    /// The lock was noted with the session and not in the table that all share, where nobody can wait for it.
+    /// The lock was kept with the session, where nobody can wait for it, and not in the shared table.
     pub fast_path: bool,
-    /// Nanoseconds: each look at which it was so stands for the time since the look before.
+    /// Nanoseconds: each look that found it so stands for the time since the previous look.
     pub ns: u64,
     /// Looks.
     pub looks: u64,
-    /// Of a lock that was had, for how long it had been seen without a break at the last of these looks, nanoseconds: from the first look
-    /// of the recorder that found it, so at least as long as this. Of one that was waited for, since when the server says that it waits.
+    /// For a lock that was held, how long it had been seen without a break at the last of these looks, nanoseconds: from the recorder's
+    /// first look that found it, so it was held at least this long. For one that was waited for, how long the server says the wait had
+    /// lasted.
     pub longest_ns: u64,
 }
 
-/// What somebody was doing who was waited for.
+/// What somebody who was waited for was doing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CauseLink {
     /// Who.
     pub session: SessionId,
     /// What it executed.
     pub statement: u64,
-    /// What the database says of it as a whole.
+    /// What the database says about it as a whole.
     pub session_state: SessionState,
     /// See [`Wait::class`].
     pub wait_class: String,
     /// See [`Wait::event`].
     pub wait_event: String,
-    /// What the operating system says of it; `cpu` = it was not off CPU.
+    /// What the operating system says about it; `cpu` = it was not off CPU.
     pub state: State,
     /// See [`ActivityRow::kernel_stack`]. Since 1.8.
     #[serde(default)]
@@ -375,20 +376,19 @@ pub struct CauseLink {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CauseKind {
-    /// At a session that was not blocked: it ran, or waited for a CPU; or that somebody had stopped.
+    /// At a session that was not blocked: it ran, or waited for a CPU; or at one that somebody had stopped.
     Session,
     /// At a device: somebody slept for block I/O.
     Device,
-    /// At a timer that ran out.
+    /// At a timer that expired.
     Timer,
-    /// At a client that had to say or to take something.
+    /// At a client that had to send or receive something.
     Client,
     /// At a process that is no session of the database.
     Process,
-    /// At a transaction that was prepared, and of which no process is left. Since 1.8.
+    /// At a prepared transaction of which no process is left. Since 1.8.
     Prepared,
-    /// Between two servers that are both recorded and of which none had anything to do for it: what they send was on its way. Since
-    /// 1.12.
+    /// Between two servers that are both recorded, neither of which had anything to do for it: what they send was on its way. Since 1.12.
     Network,
     /// At a server on another host, or on the way there. Since 1.12.
     #[serde(rename = "other_host")]
@@ -440,11 +440,11 @@ pub struct CounterRow {
     /// Of which of its plans, by the database's own hash; 0 = not known.
     #[serde(default)]
     pub plan: u64,
-    /// Who says it: `kernel`, `dbtime`, a database.
+    /// Who reports it: `kernel`, `dbtime`, a database.
     pub source: String,
     /// Name of the value, unit included where it has one (`on_cpu_ns`).
     pub name: String,
-    /// Growth since the row before.
+    /// Growth since the previous row.
     pub value: i64,
 }
 
@@ -469,31 +469,31 @@ pub mod counter {
     /// `dbtime`: samples whose wait was over before the session could be looked at: the wait event is that of another wait that
     /// ended.
     pub const STOOD_IN: &str = "stood_in";
-    /// `dbtime`, exact tier: context switches that were not seen. The interval that the next one closed was longer by them;
-    /// no time is missing.
+    /// `dbtime`, exact tier: context switches that were not seen. They made the interval that the next one closed longer; no time is
+    /// missing.
     pub const MISSED: &str = "missed_switch";
     /// A database's: transactions that ended.
     pub const TRANSACTIONS: &str = "transactions";
     /// Source of [`TRANSACTIONS`] that are read from the memory of PostgreSQL's sessions.
     pub const SESSION_MEMORY: &str = "PostgreSQL, session memory";
-    /// Source of levels: what something was at a moment, which is no growth. In snapshots of live sessions only, never in a recording.
+    /// Source of levels: values at a moment rather than growth. Only in snapshots of live sessions, never in a recording.
     pub const LEVEL: &str = "level";
-    /// `level`: what there is of a session.
+    /// `level`: how much a session has.
     pub mod level {
-        /// Memory of its own that is in RAM (/proc/PID/status: RssAnon).
+        /// Private memory that is in RAM (/proc/PID/status: RssAnon).
         pub const RSS_ANON_BYTES: &str = "rss_anon_bytes";
         /// Memory that is swapped out (VmSwap).
         pub const SWAP_BYTES: &str = "swap_bytes";
     }
-    /// Source of what PostgreSQL counts itself, by the names of its views: of no session in particular where it counts for the whole
+    /// Source of what PostgreSQL itself counts, under the names of its views: of no session in particular if it counts for the whole
     /// server.
     pub const SERVER_STATISTICS: &str = "PostgreSQL, statistics";
-    /// What pg_stat_statements says of statements; the source is [`SERVER_STATISTICS`]. Of no session, for it counts for the whole
-    /// server. Names are those of its columns, times with `_ns` behind them. Since 1.12.
+    /// What pg_stat_statements says about statements; the source is [`SERVER_STATISTICS`]. Of no session, as it counts for the whole
+    /// server. Names are those of its columns, with `_ns` appended to times. Since 1.12.
     pub mod statement_counts {
-        /// What names begin with; the statement 0 stands for all that are not told one by one.
+        /// What names begin with; statement 0 stands for all that are not reported one by one.
         pub const PREFIX: &str = "pg_stat_statements.";
-        /// What names begin with where the statement ran inside of another one, whose numbers have these in them.
+        /// What names begin with if the statement ran inside another one, whose numbers include these.
         pub const NESTED: &str = "pg_stat_statements.nested.";
         /// Executions that ended.
         pub const CALLS: &str = "pg_stat_statements.calls";
@@ -501,15 +501,15 @@ pub mod counter {
         pub const ROWS: &str = "pg_stat_statements.rows";
         /// How long they took.
         pub const EXECUTION_NS: &str = "pg_stat_statements.total_exec_time_ns";
-        /// How often statements were thrown out to make room for others: what was counted of them since is missing.
+        /// How often statements were evicted to make room for others: what was counted for them since is missing.
         pub const EVICTIONS: &str = "pg_stat_statements_info.dealloc";
-        /// Seconds in which what was counted, or what was counted of some statements, began anew: what was counted since the answer
-        /// before is missing. dbtime's own name.
+        /// Seconds in which the counts, or those of some statements, were reset: what was counted since the previous answer is missing.
+        /// dbtime's own name.
         pub const RESETS: &str = "pg_stat_statements_info.resets";
     }
-    /// A database's: executions of statements that clients asked for.
+    /// A database's: executions of statements that clients requested.
     pub const EXECUTIONS: &str = "executions";
-    /// `kernel`: calls in a trace of the kernel that are there from begin to end.
+    /// `kernel`: calls in a kernel trace that are there from beginning to end.
     pub const TRACED_CALLS: &str = "traced_calls";
     /// `dbtime`: samples whose wait event could not be read.
     pub const WAIT_NOT_READ: &str = "wait_not_read";
@@ -526,20 +526,20 @@ pub mod counter {
     pub mod host {
         /// Time that passed, times the number of CPUs, nanoseconds.
         pub const CPUS_NS: &str = "cpus_ns";
-        /// Of it: nobody had a CPU.
+        /// Of it: a CPU was idle.
         pub const IDLE_NS: &str = "idle_ns";
-        /// Of it: the hypervisor had it for others.
+        /// Of it: the hypervisor gave a CPU to others.
         pub const STOLEN_NS: &str = "stolen_ns";
-        /// Samples of timers in a process that is not recorded; its name follows.
+        /// Timer samples in a process that is not recorded; its name follows.
         pub const SAMPLES: &str = "samples:";
     }
 
     /// Source of what an Oracle SQL trace says; its names are in [`oracle`].
     pub const ORACLE: &str = "oracle";
 
-    /// Source of what a trace of strace says; its names are in [`calls`].
+    /// Source of what the output of strace says; its names are in [`calls`].
     pub const STRACE: &str = "strace";
-    /// Source of what a trace of perf trace says; its names are in [`calls`].
+    /// Source of what the output of perf trace says; its names are in [`calls`].
     pub const PERF_TRACE: &str = "perf trace";
 
     /// Names of what the kernel counts for every task; the source is [`KERNEL`]. They are those of /proc where it has them.
@@ -549,7 +549,7 @@ pub mod counter {
         pub const UTIME_NS: &str = "utime_ns";
         /// CPU in kernel mode, likewise.
         pub const STIME_NS: &str = "stime_ns";
-        /// How often it gave up its CPU by itself.
+        /// How often it gave up its CPU voluntarily.
         pub const VOLUNTARY_SWITCHES: &str = "voluntary_ctxt_switches";
         /// How often its CPU was taken away.
         pub const INVOLUNTARY_SWITCHES: &str = "nonvoluntary_ctxt_switches";
@@ -557,19 +557,19 @@ pub mod counter {
         pub const MINOR_FAULTS: &str = super::calls::MINOR_FAULTS;
         /// Page faults with I/O.
         pub const MAJOR_FAULTS: &str = super::calls::MAJOR_FAULTS;
-        /// Bytes that calls of read and the like returned, from the page cache, a socket, a pipe or a device.
+        /// Bytes that read and similar calls returned, from the page cache, a socket, a pipe or a device.
         pub const RCHAR: &str = "rchar";
-        /// Bytes that calls of write and the like took.
+        /// Bytes that write and similar calls took.
         pub const WCHAR: &str = "wchar";
-        /// Calls of read and the like.
+        /// Calls of read and similar ones.
         pub const SYSCR: &str = "syscr";
-        /// Calls of write and the like.
+        /// Calls of write and similar ones.
         pub const SYSCW: &str = "syscw";
-        /// Bytes that it had read from a device.
+        /// Bytes that it caused to be read from a device.
         pub const READ_BYTES: &str = "read_bytes";
         /// Bytes that it made dirty, to be written to a device.
         pub const WRITE_BYTES: &str = "write_bytes";
-        /// Of these, what was thrown away before it was written.
+        /// Of these, what was discarded before it was written.
         pub const CANCELLED_WRITE_BYTES: &str = "cancelled_write_bytes";
         /// Time in which it waited for block I/O, where the kernel counts it (`kernel.task_delayacct`).
         pub const BLKIO_DELAY_NS: &str = "blkio_delay_ns";
@@ -593,17 +593,17 @@ pub mod counter {
     /// Source of what the rows of [`crate::LockRow`] rest on; its names are in [`lock_looks`].
     pub const LOCK_LOOKS: &str = "lock table";
 
-    /// Of no session: how the server's lock table was looked at. Since 1.13.
+    /// Of no session: how the server's lock table was read. Since 1.13.
     pub mod lock_looks {
         /// Looks.
         pub const LOOKS: &str = "looks";
-        /// Time that they stand for, nanoseconds: each for that since the look before, where that is no standstill.
+        /// Time that they stand for, nanoseconds: each for that since the previous look, unless that was a standstill.
         pub const NS: &str = "looked_ns";
         /// Locks that were dropped because the server changed them while they were read.
         pub const TORN: &str = "torn";
         /// Looks that could not read the table.
         pub const NOT_READ: &str = "not_read";
-        /// Locks for which there was no room: more than are read of a look, or kept.
+        /// Locks for which there was no room: more than are read in a look, or kept.
         pub const WITHOUT_ROOM: &str = "without_room";
     }
 
@@ -612,9 +612,9 @@ pub mod counter {
 
     /// Of no session. Since 1.12.
     pub mod latch_samples {
-        /// How often it was looked who holds a lock.
+        /// How often holders of locks were looked up.
         pub const SAMPLES: &str = "samples";
-        /// Time that these samples stand for, nanoseconds: gaps are not in it.
+        /// Time that these samples stand for, nanoseconds, without gaps.
         pub const NS: &str = "sampled_ns";
     }
 
@@ -624,7 +624,7 @@ pub mod counter {
         pub const CALLS: &str = "calls:";
         /// Of these, those that returned an error.
         pub const ERRORS: &str = "errors:";
-        /// Of these, those of which the trace does not say how long they took.
+        /// Of these, those for which the trace does not say how long they took.
         pub const UNTIMED: &str = "untimed:";
         /// Signals that were delivered.
         pub const SIGNALS: &str = "signals:";
@@ -637,28 +637,27 @@ pub mod counter {
     /// What an Oracle SQL trace (event 10046) says: the names that its importer and reports both know. Rules and units
     /// are in `docs/SCHEMA.md`.
     pub mod oracle {
-        /// `e` of the PARSE, EXEC and FETCH calls that no other call of the trace holds. This and the next three are of no
-        /// statement. A call adds what it says less what the calls in it have added, so a value may be below zero.
+        /// `e` of the PARSE, EXEC and FETCH calls that are inside no other call of the trace. This and the next three are of no statement.
+        /// A call adds its own value minus what the calls inside it have added, so a value may be negative.
         pub const CALL_ELAPSED_US: &str = "call_elapsed_us";
         /// `c` of the same calls.
         pub const CALL_CPU_US: &str = "call_cpu_us";
-        /// All waits but those for the client's next message.
+        /// All waits except those for the client's next message.
         pub const CALL_WAIT_US: &str = "call_wait_us";
         /// Waits for the client's next message.
         pub const CALL_IDLE_US: &str = "call_idle_us";
-        /// Of the waits but those for the client's next message, what lies in none of these calls. Since 1.4.
+        /// Of the waits except those for the client's next message, what is in none of these calls. Since 1.4.
         pub const WAIT_OUTSIDE_CALLS_US: &str = "wait_outside_calls_us";
-        /// EXEC calls of depth 0: what the client had executed. Since 1.19.
+        /// EXEC calls of depth 0: what the client asked to execute. Since 1.19.
         pub const OUTER_EXECUTIONS: &str = "outer_executions";
-        /// CPU of calls for which their waits leave no room: it was burnt inside them. Only of clocks that count CPU in steps
-        /// below 1 ms.
+        /// CPU of calls for which their waits leave no room: it was used inside them. Only for clocks that count CPU in steps below 1 ms.
         pub const CPU_INSIDE_WAITS_NS: &str = "cpu_inside_waits_ns";
-        /// CPU for which there is no room in its call, waits included, nor in the calls beside it. Below zero: calls say less
-        /// CPU than those in them. Since 1.4.
+        /// CPU for which there is no room in its call, waits included, nor in the calls beside it. Negative: calls report less CPU than
+        /// those inside them. Since 1.4.
         pub const CPU_BEYOND_CALLS_NS: &str = "cpu_beyond_calls_ns";
         /// Waits and calls that add up to more than the call they are in.
         pub const WAITS_BEYOND_CALLS_NS: &str = "waits_beyond_calls_ns";
-        /// PARSE, EXEC and FETCH calls. This and the next fourteen are by statement and plan.
+        /// PARSE, EXEC and FETCH calls. This and the next thirteen are by statement and plan.
         pub const CALLS: &str = "calls";
         /// Of these, EXEC.
         pub const EXECUTIONS: &str = "executions";
@@ -666,16 +665,15 @@ pub mod counter {
         pub const ELAPSED_US: &str = "elapsed_us";
         /// `c` of the calls, the statements called inside included.
         pub const CPU_US: &str = "cpu_us";
-        /// `e` of the calls less that of the calls in them. Since 1.4.
+        /// `e` of the calls minus that of the calls inside them. Since 1.4.
         pub const OWN_ELAPSED_US: &str = "own_elapsed_us";
-        /// `c` of the calls less that of the calls in them. Since 1.4.
+        /// `c` of the calls minus that of the calls inside them. Since 1.4.
         pub const OWN_CPU_US: &str = "own_cpu_us";
-        /// Its own waits but those for the client's next message.
+        /// Its own waits except those for the client's next message.
         pub const WAIT_US: &str = "wait_us";
         /// Its own waits for the client's next message.
         pub const IDLE_US: &str = "idle_us";
-        /// Of both, waits of cursor #0 that were given to the statement before them because no call says whose they are.
-        /// Since 1.4.
+        /// Of both, waits of cursor #0 that were assigned to the preceding statement because no call says whose they are. Since 1.4.
         pub const ASSUMED_WAIT_US: &str = "assumed_wait_us";
         /// Rows processed.
         pub const ROWS: &str = "rows";
@@ -698,7 +696,7 @@ pub mod counter {
             PHYSICAL_READS,
             MISSES,
         ];
-        /// The same of PARSE calls alone. What is neither of these nor of FETCH is of EXEC. Since 1.4.
+        /// The same for PARSE calls alone. What belongs neither to these nor to FETCH belongs to EXEC. Since 1.4.
         pub const PARSE_SUMS: [&str; 8] = [
             "parse_calls",
             "parse_elapsed_us",
@@ -709,7 +707,7 @@ pub mod counter {
             "parse_physical_reads",
             "parse_misses",
         ];
-        /// The same of FETCH calls alone. Since 1.4.
+        /// The same for FETCH calls alone. Since 1.4.
         pub const FETCH_SUMS: [&str; 8] = [
             "fetch_calls",
             "fetch_elapsed_us",
@@ -750,14 +748,13 @@ pub mod counter {
         pub const WRITES: &str = "writes";
         /// Blocks that they wrote.
         pub const WRITTEN_BLOCKS: &str = "written_blocks";
-        /// From the begin of the first call or wait to the last `tim`. This and the next three stand in the last second of
-        /// the session.
+        /// From the beginning of the first call or wait to the last `tim`. This and the next three are in the last second of the session.
         pub const INTERVAL_DURATION_US: &str = "interval_duration_us";
-        /// `c` of the calls that no other call of the trace holds, but CLOSE.
+        /// `c` of the calls that are inside no other call of the trace, except CLOSE.
         pub const INTERVAL_CPU_US: &str = "interval_cpu_us";
         /// All waits.
         pub const INTERVAL_WAIT_US: &str = "interval_wait_us";
-        /// Duration less both.
+        /// Duration minus both.
         pub const INTERVAL_UNACCOUNTED_US: &str = "interval_unaccounted_us";
     }
 }
@@ -872,7 +869,7 @@ pub struct StatementRow {
     /// Steps of its plans, as far as the source tells.
     #[serde(default)]
     pub plan_steps: Vec<PlanStep>,
-    /// Statements in whose calls it ran; whoever is not here was called by nobody or by an unknown one.
+    /// Statements in whose calls it ran; the rest of its calls had no caller, or an unknown one.
     #[serde(default)]
     pub callers: Vec<Caller>,
     /// The name it had in the database before it had an `sql_id` (Oracle: hash value); 0 = not known. Since 1.4.
@@ -891,13 +888,13 @@ pub struct StatementRow {
     /// each. Since 1.4.
     #[serde(default)]
     pub alike: u64,
-    /// Values that its bind variables had, where they were asked for. Since 1.4.
+    /// Values that its bind variables had, where requested. Since 1.4.
     #[serde(default)]
     pub binds: Vec<BindSet>,
     /// The first of these executions, one by one. Since 1.4.
     #[serde(default)]
     pub bound_executions: Vec<BoundExecution>,
-    /// All executions with values that the source tells. Since 1.4.
+    /// All executions with values that the source reports. Since 1.4.
     #[serde(default)]
     pub bound_execution_count: u64,
 }
@@ -907,7 +904,7 @@ impl StatementRow {
     pub const FURTHER: &str = "[further statements]";
 }
 
-/// What an application says of a request in the comments of its statements (sqlcommenter), once: equal values have equal ids in every
+/// What an application says about a request in the comments of its statements (sqlcommenter), once: equal values have equal ids in every
 /// recording. What it does not say is empty. Since 1.12.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CommentRow {
@@ -915,7 +912,7 @@ pub struct CommentRow {
     pub id: u64,
     /// Trace of the request, 32 hexadecimal digits (of `traceparent`); [`comment::MORE`] where there were more than are kept.
     pub trace_id: String,
-    /// Span in it that made the statement, 16 hexadecimal digits (of `traceparent`).
+    /// Span in it that issued the statement, 16 hexadecimal digits (of `traceparent`).
     pub span_id: String,
     /// `application`; not what the connection calls itself ([`Session::application`]).
     pub application: String,
@@ -928,7 +925,7 @@ pub struct CommentRow {
 }
 
 impl CommentRow {
-    /// The values and their hash. None where there is no value.
+    /// The values and their hash. None if there is no value.
     pub fn of(values: CommentRow) -> Option<CommentRow> {
         let texts = values.texts();
         if texts.iter().all(|text| text.is_empty()) {
@@ -979,7 +976,7 @@ pub struct BoundExecution {
     pub time_us: i64,
     /// Elapsed time without the fetches that followed, microseconds.
     pub elapsed_us: u64,
-    /// By their positions; one that the source gives no value (null) is missing.
+    /// By position; one for which the source has no value (null) is missing.
     pub values: Vec<BoundValue>,
 }
 
@@ -1006,7 +1003,7 @@ pub struct BindSet {
     pub rows: u64,
 }
 
-/// A step of a plan: what it did over all executions that the source tells of, the steps below it included.
+/// A step of a plan: what it did over all executions that the source reports, including the steps below it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanStep {
     /// Which plan, by the database's own hash; 0 = not known.
@@ -1017,7 +1014,7 @@ pub struct PlanStep {
     pub parent: u64,
     /// Operation with its object (`TABLE ACCESS FULL ORDERS`).
     pub operation: String,
-    /// Times that the source told of it.
+    /// How often the source reported it.
     pub executions: u64,
     /// Rows it returned.
     pub rows: u64,
@@ -1110,9 +1107,9 @@ impl Rows {
         self.len() + frames
     }
 
-    /// What they take in memory, in bytes, about: texts that rows share count nothing.
+    /// About how many bytes they take in memory; texts that rows share do not count.
     pub fn bytes(&self) -> usize {
-        /// Of a text of one word, with what the allocator needs.
+        /// A text of one word, with what the allocator needs.
         const WORD: usize = 32;
         let links: usize = self.causes.iter().map(|row| row.chain.len()).sum();
         let words = 2 * self.activity.len()
@@ -1175,7 +1172,7 @@ impl Rows {
         of_frames + of_statements + of_sessions + of_comments
     }
 
-    /// Adds the rows of another value behind these.
+    /// Appends the rows of another value to these.
     pub fn append(&mut self, mut other: Rows) {
         // They need not be copied.
         if self.is_empty() {
@@ -1214,7 +1211,7 @@ pub trait Table: Serialize + DeserializeOwned + Send {
     fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId);
 }
 
-/// A row of a session that stands in a second.
+/// A row of a session that belongs to a second.
 pub trait Timed: Table {
     /// Start of the second, microseconds since the Unix epoch.
     fn time(&self) -> i64;

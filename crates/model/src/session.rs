@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Identity of a session inside one recording (a pid alone is reused). 0 is the recorder itself.
+/// Identity of a session within one recording (pids are reused). 0 is the recorder itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SessionId(pub u64);
@@ -14,7 +14,7 @@ impl SessionId {
     /// Owner of counters that belong to no session, such as what the recorder lost.
     pub const RECORDER: SessionId = SessionId(0);
 
-    /// An identity that no session of another recording has. What belongs to none still does.
+    /// An identity that no session of another recording has. What belongs to no session still belongs to none.
     pub(crate) fn of_recording(self, recording: u64) -> SessionId {
         match self {
             SessionId::RECORDER => self,
@@ -23,8 +23,8 @@ impl SessionId {
     }
 }
 
-/// What kind of server process a session is, in the words of `pg_stat_activity.backend_type`;
-/// whether its time belongs to DB time hangs on it.
+/// What kind of server process a session is, in the words of `pg_stat_activity.backend_type`; whether its time belongs to DB
+/// time depends on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BackendType(pub String);
@@ -36,22 +36,21 @@ impl BackendType {
     pub const PARALLEL_WORKER: &'static str = "parallel worker";
     /// The parent of all others, which accepts connections.
     pub const POSTMASTER: &'static str = "postmaster";
-    /// A process that is no database's (`record --process`): it has no wait events.
+    /// A process that belongs to no database (`record --process`): it has no wait events.
     pub const PROCESS: &'static str = "process";
     /// The process that writes checkpoints.
     pub const CHECKPOINTER: &'static str = "checkpointer";
     /// A process that vacuums and analyses tables on its own.
     pub const AUTOVACUUM_WORKER: &'static str = "autovacuum worker";
-    /// The process of a standby that receives the log of another server.
+    /// The process of a standby that receives another server's WAL.
     pub const WAL_RECEIVER: &'static str = "walreceiver";
     /// The process of a standby that replays it.
     pub const STARTUP: &'static str = "startup";
     /// The process ended before it could be asked.
     pub const UNKNOWN: &'static str = "unknown";
 
-    /// Foreground time is what users wait for, and what DB time is made of: client backends, their
-    /// parallel workers, processes that are no database's, and those that ended before they could be asked (short
-    /// connections).
+    /// Foreground time is what users wait for, and what DB time is made of: client backends, their parallel workers, processes
+    /// that belong to no database, and those that ended before they could be asked (short connections).
     pub fn is_foreground(&self) -> bool {
         matches!(
             self.0.as_str(),
@@ -66,7 +65,7 @@ impl fmt::Display for BackendType {
     }
 }
 
-/// The facts of a session that do not change while it lives. Where the application tells the database what it does
+/// The facts about a session that do not change while it lives. If the application tells the database what it does
 /// (application, service, module, action, client id), each of the things it says makes a session of its own, with the same pid.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Session {
@@ -99,6 +98,6 @@ pub struct Session {
     pub action: String,
     /// Whom the application works for, as it says; empty when it does not.
     pub client_id: String,
-    /// How the database numbers it (Oracle: `sid.serial#`); empty when not known.
+    /// Its number in the database (Oracle: `sid.serial#`); empty when not known.
     pub sid: String,
 }

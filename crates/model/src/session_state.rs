@@ -1,17 +1,18 @@
-//! What a database says of a session as a whole, in the words of PostgreSQL's `pg_stat_activity.state`.
+//! What a database says about a session as a whole, in the words of PostgreSQL's `pg_stat_activity.state`.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// State of a session, as the database calls it. Not what the operating system says of it, which is [`crate::State`].
+/// State of a session, as the database calls it; what the operating system says about it is
+/// [`crate::State`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum SessionState {
-    /// It says none: a background process, or not known.
+    /// The database reports none: a background process, or not known.
     #[default]
     #[serde(rename = "")]
     None,
-    /// It is being connected.
+    /// Its connection is being established.
     #[serde(rename = "starting")]
     Starting,
     /// It executes a statement.
@@ -35,7 +36,7 @@ pub enum SessionState {
 }
 
 impl SessionState {
-    /// Every state, each at the place of its number.
+    /// Every state, each at the index of its number.
     pub const ALL: [SessionState; 8] = [
         SessionState::None,
         SessionState::Starting,

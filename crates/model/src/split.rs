@@ -1,4 +1,5 @@
-//! Rows cut in two at a second: for a disk on which not all of them fit, and where one recording ends and the next one begins.
+//! Splits rows in two at a second: for a disk on which not all of them fit, and where one recording ends and the next
+//! begins.
 
 use std::collections::HashSet;
 
@@ -7,8 +8,8 @@ use crate::{NO_STACK, Rows, StackId, Timed};
 const SECOND_US: i64 = 1_000_000;
 
 impl Rows {
-    /// The second (microseconds since the Unix epoch) at which about half of the time that the rows are of is over; none when
-    /// they are of one second, or of none.
+    /// The second (microseconds since the Unix epoch) at which about half of the time that the rows cover is over; none if
+    /// they cover one second, or none.
     pub fn middle(&self) -> Option<i64> {
         let times = || {
             let activity = self.activity.iter().map(|row| row.time);
@@ -22,8 +23,8 @@ impl Rows {
         (seconds > 0).then(|| first + (seconds + 1) / 2 * SECOND_US)
     }
 
-    /// Takes out what is of this second (microseconds since the Unix epoch) or later, with the stacks that nothing else has.
-    /// What stands in no second stays.
+    /// Takes out the rows of this second (microseconds since the Unix epoch) or later, with the stacks that no other row
+    /// has. Rows of no second stay.
     pub fn split_off(&mut self, second: i64) -> Rows {
         let mut later = self.split_off_times(second);
         let used: HashSet<StackId> = self.stacks_referred_to().collect();
@@ -31,7 +32,7 @@ impl Rows {
         later
     }
 
-    /// Takes out what is of this second (microseconds since the Unix epoch) or later, and nothing else.
+    /// Takes out the rows of this second (microseconds since the Unix epoch) or later, and nothing else.
     pub fn split_off_times(&mut self, second: i64) -> Rows {
         Rows {
             activity: take_later(&mut self.activity, second),
@@ -44,7 +45,7 @@ impl Rows {
         }
     }
 
-    /// The latest second in which a row stands (microseconds since the Unix epoch); none when none does.
+    /// The latest second of any row (microseconds since the Unix epoch); none if no row has one.
     pub fn last_second(&self) -> Option<i64> {
         fn last<R: Timed>(rows: &[R]) -> Option<i64> {
             rows.iter().map(Timed::time).max()
@@ -60,7 +61,7 @@ impl Rows {
         of_tables.into_iter().flatten().max()
     }
 
-    /// Stacks that rows have, each as often as it is there.
+    /// Stacks that rows refer to, each as often as it is referred to.
     pub(crate) fn stacks_referred_to(&self) -> impl Iterator<Item = StackId> {
         let activity = self
             .activity

@@ -1,4 +1,4 @@
-//! A call stack, stored once and known by the hash of its frames.
+//! A call stack, stored once and identified by the hash of its frames.
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
@@ -8,11 +8,11 @@ use xxhash_rust::xxh3::Xxh3;
 #[serde(transparent)]
 pub struct StackId(pub u64);
 
-/// No stack was taken (idle wait), the stack tore, or there is none (no kernel stack in user mode).
+/// No stack was taken (idle wait), the stack was torn, or there is none (no kernel stack in user mode).
 pub const NO_STACK: StackId = StackId(0);
 
-/// Module of frames that stand for functions of PL/pgSQL: each function has one, and above it one for the line that it was at, if it had
-/// come to one.
+/// Module of frames that stand for PL/pgSQL functions: one per function, and above it one for its current line, if it had reached
+/// one.
 pub const PLPGSQL: &str = "[plpgsql]";
 
 /// One function on a stack.
@@ -20,8 +20,8 @@ pub const PLPGSQL: &str = "[plpgsql]";
 pub struct Frame {
     /// Function name; empty when it could not be resolved.
     pub symbol: String,
-    /// File name of the executable or library; `[kernel]` or a kernel module's name in a kernel stack;
-    /// empty when the address lies in no known mapping.
+    /// File name of the executable or library; `[kernel]` or a kernel module's name in a kernel stack; empty when the address is in
+    /// no known mapping.
     pub module: String,
     /// Build id of the module in hex; empty when it has none or for the kernel.
     pub build_id: String,

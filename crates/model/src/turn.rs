@@ -1,5 +1,5 @@
 //! Turns of tasks (a stay off CPU, then a stay on a CPU) become rows: of the ledger, of latencies, of switches. Recorded and
-//! imported ones go the same way.
+//! imported turns are treated alike.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use crate::{
     Wait, WaitKind, counter,
 };
 
-/// Nanoseconds of a second.
+/// Nanoseconds per second.
 const SECOND_NS: i64 = 1_000_000_000;
-/// Microseconds of a second.
+/// Microseconds per second.
 const SECOND_US: i64 = 1_000_000;
 
 /// A turn, see [`SwitchRow`].
@@ -44,17 +44,17 @@ pub struct Turn {
     pub migrated: bool,
     /// See [`SwitchRow::priority`].
     pub priority: Option<i32>,
-    /// Who had the CPU during the delay, and how much of it, nanoseconds; no name twice.
+    /// Who had the CPU during the delay, and for how many nanoseconds; each name once.
     pub instead: Vec<(Arc<str>, u64)>,
     /// See [`SwitchRow::statement`].
     pub statement: u64,
     /// See [`SwitchRow::wait_statement`].
     pub wait_statement: u64,
-    /// State of the session when it had left its CPU before. Those that it came through while it ran are not looked at.
+    /// State of the session when it previously left its CPU. States that it went through while it ran are not observed.
     pub wait_session_state: SessionState,
 }
 
-/// Whose a part of a turn is.
+/// To whom a part of a turn belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Whose {
     session: SessionId,
@@ -99,14 +99,14 @@ impl Sum {
     }
 }
 
-/// Adds turns up. Time is conserved: what is known of a turn is in the ledger once, each part in the second in which it ended.
+/// Sums up turns. Time is conserved: each known part of a turn is in the ledger once, in the second in which it ended.
 #[derive(Debug, Default)]
 pub struct Turns {
     activity: HashMap<Cell, Sum>,
     latency: HashMap<LatencyCell, Sum>,
     counters: HashMap<(i64, SessionId, u64, &'static str), i64>,
     switches: Vec<SwitchRow>,
-    /// What latencies call the wait events and states that came.
+    /// Names that latencies use for the wait events and states seen so far.
     events: HashMap<Wait, Arc<str>>,
     states: HashMap<State, Arc<str>>,
     /// Turns added, see [`crate::recording::Scheduling::switches`].
@@ -118,7 +118,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Adds a turn; `keep`: as a row of its own too.
+    /// Adds a turn; `keep`: also as a row of its own.
     pub fn add(&mut self, turn: Turn, keep: bool) {
         let run_end = turn.time_ns;
         let run_begin = run_end.saturating_sub_unsigned(turn.run_ns.unwrap_or(0));
@@ -164,7 +164,7 @@ impl Turns {
                         .entry(turn.state)
                         .or_insert_with(|| turn.state.as_str().into()),
                 );
-                // The wait events that it came through meanwhile were not looked at.
+                // The wait events that it went through meanwhile were not observed.
                 self.time(run_end, running, &Wait::not_recorded(), State::Cpu, ns);
                 self.latency(run_end, running, kind::RUN, &state, ns);
             }
@@ -192,7 +192,7 @@ impl Turns {
         }
     }
 
-    /// A task was moved to another CPU so many times, outside of a turn.
+    /// A task was moved to another CPU `times` times, outside a turn.
     pub fn moved(&mut self, time_ns: i64, session: SessionId, times: u64) {
         let nothing = Whose {
             session,
@@ -209,7 +209,7 @@ impl Turns {
         }
     }
 
-    /// Rows that [`Turns::take`] would give, of activity, latencies and switches.
+    /// Rows that [`Turns::take`] would return, of activity, latencies and switches.
     pub fn len(&self) -> usize {
         self.activity.len() + self.latency.len() + self.switches.len()
     }
@@ -219,7 +219,7 @@ impl Turns {
         self.len() == 0
     }
 
-    /// Takes the rows of switches alone: they are wanted at once, sums are smaller when more is added up.
+    /// Takes only the rows of switches: they are wanted at once, whereas sums get smaller if more is added up.
     pub fn take_switches(&mut self) -> Vec<SwitchRow> {
         std::mem::take(&mut self.switches)
     }
@@ -343,7 +343,7 @@ impl Turns {
         self.latency.entry(cell).or_default().add(ns);
     }
 
-    /// What latencies call a wait event: see [`LatencyRow::name`].
+    /// The name of a wait event in latencies: see [`LatencyRow::name`].
     fn event_name(&mut self, wait: &Wait) -> Arc<str> {
         if let Some(name) = self.events.get(wait) {
             return Arc::clone(name);

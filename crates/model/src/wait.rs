@@ -34,7 +34,7 @@ impl Wait {
     pub const NONE: &'static str = "CPU";
     /// Class of time whose wait event is not known.
     pub const UNKNOWN: &'static str = "unknown";
-    /// What the name of an idle wait ends in when the session had no CPU to leave it.
+    /// Suffix of the name of an idle wait that the session had no CPU to leave.
     pub const NO_CPU: &'static str = " (no CPU)";
 
     /// A wait event in the database's words.
@@ -46,7 +46,7 @@ impl Wait {
         }
     }
 
-    /// True where a session in this state waits for work in it. One that executes a statement waits for the rows of a COPY.
+    /// True if a session in this state waits for work in it. One that is executing a statement waits for the rows of a COPY.
     pub fn is_idle_in(&self, state: SessionState) -> bool {
         self.idle && state != SessionState::Active
     }
@@ -71,19 +71,19 @@ impl Wait {
         Wait::event(Wait::UNKNOWN, "no wait interface", false)
     }
 
-    /// The source of an import says nothing of wait events.
+    /// The source of an import says nothing about wait events.
     pub fn not_recorded() -> Wait {
         Wait::event(Wait::UNKNOWN, "not recorded", false)
     }
 
-    /// The same idle wait of a session that is ready to run and has no CPU: as a rule work has come for it. The database still
-    /// calls that idle; whoever sent the work waits.
+    /// The same idle wait of a session that is ready to run but has no CPU: usually work has arrived for it. The database
+    /// still calls that idle; whoever sent the work waits.
     pub fn without_cpu(&self) -> Wait {
         Wait::event(&self.class, &format!("{}{}", self.event, Wait::NO_CPU), self.idle)
     }
 
-    /// The class, told apart where it is the class of an idle wait that a session had no CPU to leave ([`Wait::without_cpu`]):
-    /// whoever sees `Client` there thinks of the client.
+    /// The class, marked if it is that of an idle wait that a session had no CPU to leave ([`Wait::without_cpu`]): a plain
+    /// `Client` would suggest that it waited for the client.
     pub fn class_by_cpu(&self) -> Cow<'_, str> {
         match self.event.ends_with(Wait::NO_CPU) {
             true => Cow::Owned(format!("{}{}", self.class, Wait::NO_CPU)),
@@ -91,7 +91,7 @@ impl Wait {
         }
     }
 
-    /// True when this is what is meant by `name`: the class, the event, or both as they are written, in capitals or not.
+    /// True if `name` means this wait: the class, the event, or both as displayed, ignoring case.
     pub fn is_called(&self, name: &str) -> bool {
         name.eq_ignore_ascii_case(&self.class)
             || name.eq_ignore_ascii_case(&self.event)

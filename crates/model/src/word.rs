@@ -1,4 +1,4 @@
-//! Short texts that many rows have: each is in memory once, also when rows are read.
+//! Short texts that many rows share: each is in memory once, also when rows are read.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use serde::de::{Deserializer, Error, Visitor};
 
-/// Words that a thread remembers; a recording has some hundred.
+/// Words that a thread remembers; a recording has a few hundred.
 const MOST: usize = 4_096;
-/// Longer ones are no words.
+/// Longer texts are not remembered.
 const LONGEST: usize = 256;
 
 thread_local! {

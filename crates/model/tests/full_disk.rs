@@ -1,5 +1,5 @@
-//! A disk that is full at any write, or read-only: what was written before is as it was, what fails is named, and nothing of it
-//! takes room. On small disks in memory, so as root.
+//! A disk that is full at any write, or read-only: what was written before is unchanged, what fails is reported, and nothing of
+//! it takes room. On small in-memory disks, so it needs root.
 
 use std::fs;
 use std::io::Write;
@@ -14,10 +14,10 @@ use dbtime_model::{
 };
 use tempfile::TempDir;
 
-/// While one test forks to mount, the child has the open files of the others, and with them their room on the disk.
+/// While one test forks to mount, the child holds the open files of the others, and with them their room on the disk.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// A file system in memory of some KB. There is one at a time.
+/// An in-memory file system of a few KB. There is one at a time.
 struct SmallDisk(
     TempDir,
     #[expect(dead_code, reason = "held")] MutexGuard<'static, ()>,
@@ -189,7 +189,7 @@ fn a_recording_on_a_disk_that_is_full_at_any_write_is_whole_up_to_there() {
         };
         assert!(error.contains("space"), "{kilobytes} KB: {error}");
         is_whole(&path, &written, segments);
-        // Again, as a recorder does, with nothing gained and nothing lost.
+        // Trying again, as a recorder does, gains nothing and loses nothing.
         assert!(writer.write(&rows(segments + 1)).is_err());
         is_whole(&path, &written, segments);
         // Somebody makes room.

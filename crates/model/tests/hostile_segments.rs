@@ -1,5 +1,5 @@
-//! Segments that were made to do harm: some kilobytes that decode to gigabytes, numbers that are none, columns of other types. Each
-//! costs itself: it is named, and the segments beside it are read.
+//! Segments that were made to do harm: a few kilobytes that decode to gigabytes, invalid numbers, columns of other types. Each
+//! costs only itself: it is reported, and the other segments are read.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ fn properties() -> WriterPropertiesBuilder {
     WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default()))
 }
 
-/// The segment of a table, with some columns replaced; their number of rows counts.
+/// The segment of a table, with some columns replaced; their number of rows applies.
 fn replace(
     recording: &Path,
     table: &str,
@@ -114,7 +114,7 @@ fn repeated(array: &ArrayRef, rows: usize) -> ArrayRef {
     new_null_array(array.data_type(), rows)
 }
 
-/// So many times the same text, which is there once.
+/// The same text `times` times, stored once.
 fn texts_of(text: &str, times: usize) -> ArrayRef {
     let keys = Int32Array::from_value(0, times);
     Arc::new(DictionaryArray::<Int32Type>::new(
@@ -123,7 +123,7 @@ fn texts_of(text: &str, times: usize) -> ArrayRef {
     ))
 }
 
-/// What of a table can be read, and what is said of the rest.
+/// How much of a table can be read, and what is said about the rest.
 fn read<T: Table>(path: &Path) -> (usize, String) {
     let recording = Recording::open(path).unwrap();
     let mut rows = 0;
@@ -131,7 +131,7 @@ fn read<T: Table>(path: &Path) -> (usize, String) {
     (rows, problems.into_iter().map(|p| p.0 + "\n").collect())
 }
 
-/// The victim is named with this reason, the others are read. What was read of it before it was seen for what it is, is there.
+/// The victim is reported with this reason, the others are read. What was read of it before that was noticed is there.
 #[track_caller]
 fn costs_itself<T: Table>(path: &Path, reason: &str) -> usize {
     let (rows, problems) = read::<T>(path);
@@ -176,7 +176,7 @@ fn pages_that_are_many_of_one_row() {
     let text: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(40 << 20); 9]));
     let builder = properties().set_dictionary_enabled(false);
     small(&replace(&path, "statements", &[("text", text)], builder));
-    // Told beforehand that its rows are large, the reader takes them one by one: 360 MB are a lot, and not too much.
+    // Told beforehand that its rows are large, the reader takes them one by one: 360 MB are a lot, but not too much.
     let (rows, problems) = read::<StatementRow>(&path);
     assert!(rows == 9 + 2 && !problems.contains(VICTIM), "{problems}");
 
@@ -245,7 +245,7 @@ fn a_stack_of_a_hundred_thousand_frames_is_read_and_one_of_millions_is_not() {
         properties(),
     ));
     assert_eq!(costs_itself::<StackRow>(&path, "values at a time"), 0);
-    // Fewer, with a name of which they would have two gigabytes.
+    // Fewer, with a name that would add up to two gigabytes.
     small(&replace(
         &path,
         "stacks",
@@ -306,7 +306,7 @@ fn numbers_that_are_none_and_columns_of_other_types() {
         let (rows, problems) = read::<StatementRow>(&path);
         assert!(rows == 2 && problems.contains(VICTIM), "{what}: {problems}");
     }
-    // Nothing of it is a column of this table.
+    // None of its columns is one of this table.
     fs::copy(
         path.join("counters").join(VICTIM),
         path.join("statements").join(VICTIM),
@@ -333,7 +333,7 @@ fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-/// What may be read of a segment, and no more, is merged with others.
+/// Only what may be read of a segment is merged with others.
 #[test]
 fn segments_are_merged_within_the_bounds_within_which_they_are_read() {
     let home = tempfile::tempdir().unwrap();
@@ -354,11 +354,11 @@ fn segments_are_merged_within_the_bounds_within_which_they_are_read() {
         assert!(error.contains(VICTIM) && error.contains(reason), "{error}");
         assert!(files(&path) == before, "something has changed: {error}");
     }
-    // Each may be read, but not a file of all of them: it would be of no use.
+    // Each may be read, but not a file of all of them: that would be useless.
     let large: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(40 << 20); 7]));
     let builder = || properties().set_dictionary_enabled(false);
     small(&replace(&path, "statements", &[("text", large)], builder()));
-    // A merged file has one kind of columns; those that are replaced differ in what may be null.
+    // A merged file has one schema; the replaced columns differ in what may be null.
     let others = ["000001.parquet", "000003.parquet"].map(|name| path.join("statements").join(name));
     for other in &others {
         fs::copy(&victim, other).unwrap();
@@ -377,7 +377,7 @@ fn segments_are_merged_within_the_bounds_within_which_they_are_read() {
     assert_eq!(read::<StackRow>(&path), (3, String::new()));
 }
 
-/// Stacks whose names are long, as long as there is memory for them: what the writer merges can be read.
+/// Stacks with long names, as many as fit into memory: what the writer merges can be read.
 #[test]
 fn what_would_be_too_much_for_one_file_is_merged_before_it_is() {
     let home = tempfile::tempdir().unwrap();

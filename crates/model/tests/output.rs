@@ -1,4 +1,4 @@
-//! What others plant where something is written: nothing is ever written through it. Tests that need another user run as root.
+//! What others plant where output is written: nothing is ever written through it. Tests that need another user run as root.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
@@ -173,7 +173,7 @@ fn a_fifo_of_ours_is_written_to_and_that_of_another_is_not() {
     assert!(fs::symlink_metadata(&fifo).unwrap().file_type().is_fifo());
     if is_root() {
         chown(&fifo, Some(MALLORY), None).unwrap();
-        // It would wait for ever for a reader if it were opened.
+        // Opening it would wait forever for a reader.
         let why = refused(&fifo);
         assert!(why.contains("FIFO of another user (uid 65534)"), "{why}");
     }
@@ -254,7 +254,7 @@ fn a_world_writable_directory_is_used_but_what_others_put_into_it_is_not() {
         }
         refused(&open.join("to-file"));
         refused(&open.join("to-dir/x"));
-        // A file of another is replaced: what is in it is ours, and only we can read it.
+        // A file of another user is replaced: what is in it is ours, and only we can read it.
         fs::write(open.join("hers"), "hers").unwrap();
         fs::set_permissions(open.join("hers"), Permissions::from_mode(0o666)).unwrap();
         chown(open.join("hers"), Some(MALLORY), None).unwrap();

@@ -544,7 +544,7 @@ fn a_wrong_byte_anywhere_costs_its_segment_at_most_and_never_the_reader() {
             }
         }
     }
-    // What Arrow says of its own types is not read: whatever stands there says nothing.
+    // What Arrow says about its own types is not read: damage there goes unnoticed.
     let said = 2 * whole.len();
     assert!(named > said / 3, "{named} of {said} are noticed");
 }
@@ -574,7 +574,7 @@ fn stacks_that_take_many_pages_are_read_in_order() {
         stacks: stacks.clone(),
         ..Rows::default()
     };
-    // So many segments that they are read side by side.
+    // So many segments that they are read in parallel.
     for _ in 0..20 {
         writer.write(&rows).unwrap();
     }

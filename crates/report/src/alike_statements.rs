@@ -1,4 +1,4 @@
-//! Statements that are taken as one, because they differ in literals only.
+//! Statements that are treated as one because they differ only in literals.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use dbtime_model::literals::signature;
 
 use crate::dimensions::Dimensions;
 
-/// Which statements are taken as one, because they differ in literals only.
+/// Which statements are treated as one because they differ only in literals.
 #[derive(Debug, Default)]
 pub(crate) struct AlikeStatements {
     of: HashMap<u64, u64>,
@@ -14,12 +14,12 @@ pub(crate) struct AlikeStatements {
 }
 
 impl AlikeStatements {
-    /// Each statement for itself.
+    /// Every statement on its own.
     pub(crate) fn none() -> AlikeStatements {
         AlikeStatements::default()
     }
 
-    /// AlikeStatements of these statements. The one with the least identity stands for its group.
+    /// Groups statements that differ only in literals. The lowest id represents its group.
     pub(crate) fn by_literals(ids: impl Iterator<Item = u64>, dimensions: &Dimensions) -> AlikeStatements {
         let mut groups = AlikeStatements::default();
         let mut first: HashMap<String, u64> = HashMap::new();
@@ -37,24 +37,24 @@ impl AlikeStatements {
         groups
     }
 
-    /// Nothing is grouped.
+    /// True when nothing is grouped.
     pub(crate) fn is_none(&self) -> bool {
         self.of.is_empty()
     }
 
-    /// The statement that stands for this one.
+    /// The statement that represents this one.
     pub(crate) fn of(&self, id: u64) -> u64 {
         self.of.get(&id).copied().unwrap_or(id)
     }
 
-    /// How many statements it stands for.
+    /// How many statements it represents.
     pub(crate) fn size(&self, id: u64, dimensions: &Dimensions) -> usize {
         let size = self.sizes.get(&id).copied();
         size.unwrap_or_else(|| variants(id, dimensions))
     }
 }
 
-/// Statements that a row stands for by itself: an importer that met too many kept one of those that are alike.
+/// How many statements a row represents: an importer that met too many kept only one of those that are alike.
 fn variants(id: u64, dimensions: &Dimensions) -> usize {
     let alike = dimensions.statement_row(id).map_or(0, |row| row.alike);
     usize::try_from(alike).unwrap_or(usize::MAX).saturating_add(1)

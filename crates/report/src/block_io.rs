@@ -1,5 +1,5 @@
-//! Block I/O of the host over some time: who waited how long for the devices. Rows of the kind `block` in; tables by
-//! operation, of all disks together or of each, out. Sums are exact; quantiles are good to 1 %.
+//! Block I/O of the host over some time: how long requests took. Input: rows of kind `block`. Output: tables by
+//! operation, for all disks together or for each. Sums are exact; quantiles are accurate to 1 %.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use dbtime_model::{BlockOperation, LatencyRow};
 
 use crate::histogram::Histogram;
 
-/// Nanoseconds of a second.
+/// Nanoseconds in a second.
 const SECOND_NS: f64 = 1e9;
 
 /// Requests of some kind.
@@ -26,14 +26,14 @@ impl BlockRequests {
     }
 }
 
-/// What was done in some time.
+/// Block I/O of an interval.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BlockIo {
     /// Microseconds since the Unix epoch.
     pub begin_us: i64,
     /// Nanoseconds.
     pub elapsed_ns: u64,
-    /// Requests by disk that are in none of the tables, because the disk stands on another one.
+    /// Requests per disk that are in none of the tables, because the disk is stacked on another one.
     pub left_out: BTreeMap<String, u64>,
     /// Requests of any disk that had been issued before the measurement began: in none of the tables.
     pub without_begin: u64,
@@ -54,7 +54,7 @@ pub struct BlockTable {
 }
 
 impl BlockIo {
-    /// Nothing was done yet.
+    /// Without any requests yet.
     pub fn new(begin_us: i64, elapsed_ns: u64) -> BlockIo {
         BlockIo {
             begin_us,
@@ -79,7 +79,7 @@ impl BlockIo {
         self.requests(disk, operation).bytes += u128::from(bytes);
     }
 
-    /// Adds what was done in the time that followed.
+    /// Appends the interval that followed.
     pub fn append(&mut self, next: &BlockIo) {
         self.elapsed_ns += next.elapsed_ns;
         self.without_begin += next.without_begin;
@@ -116,7 +116,7 @@ impl BlockIo {
         vec![table(None, &all)]
     }
 
-    /// That many in this time, per second.
+    /// `number` as a rate per second over this interval.
     pub fn per_second(&self, number: u128) -> f64 {
         if self.elapsed_ns == 0 {
             return 0.0;

@@ -1,5 +1,5 @@
-//! Block I/O of some time as one line of JSON. Field names are stable: new ones may come, those here keep their meaning.
-//! Times are in nanoseconds but for the bounds of the buckets, which are in microseconds as their names say.
+//! Block I/O of an interval as one line of JSON. Field names are stable: new ones may be added, existing ones keep their
+//! meaning. Times are in nanoseconds, except the bounds of the buckets, which are in microseconds, as their names say.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub fn render_block_io_json(io: &BlockIo, options: BlockIoOptions) -> String {
         lost: io.lost,
     };
     let mut text = serde_json::to_string(&line)
-        // Only a map with keys that are no strings or a failing `Serialize` could get here: there is neither.
+        // Only a map with non-string keys or a failing `Serialize` could get here: there is neither.
         .unwrap_or_else(|e| format!("{{\"error\": {:?}}}", e.to_string()));
     text.push('\n');
     escaped_json(text)

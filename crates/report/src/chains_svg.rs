@@ -1,5 +1,5 @@
-//! Who was waited for over time, as SVG: time to the right, a lane for each one at the root of a chain. The height in a lane is how
-//! many sessions waited behind it, the colour what it did meanwhile.
+//! Who sessions waited for over time, as SVG: time runs to the right, with one lane per root of a wait chain. The height in a lane
+//! is how many sessions waited behind the root, the colour what the root was doing.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +15,15 @@ use crate::sums::percent;
 use crate::time_axis::TimeAxis;
 use crate::xml::xml;
 
-/// Left of the lanes stand the names.
+/// Room for the names, left of the lanes.
 const LEFT: i32 = 260;
 const RIGHT: i32 = 24;
 const TOP: i32 = 74;
 const WIDTH: i32 = 760;
-/// Of a lane, and of the room between two.
+/// Height of a lane, and of the gap between two.
 const LANE: i32 = 44;
 const GAP: i32 = 12;
-/// Between the lanes and the legend: the axis and its words.
+/// Between the lanes and the legend: the axis and its labels.
 const AXIS: i32 = 62;
 const LEGEND_LINE: i32 = 19;
 
@@ -54,12 +54,12 @@ pub fn render(chains: &ChainTimeline) -> String {
     svg.finish()
 }
 
-/// Sessions that waited at a time, on average.
+/// Average number of sessions that waited at the same time.
 fn waiting(ns: u128, period: Period) -> f64 {
     ns as f64 / period.elapsed_ns().max(1) as f64
 }
 
-/// The most in any bucket of any lane.
+/// The maximum of any bucket in any lane.
 fn highest(chains: &ChainTimeline) -> f64 {
     let of_lane = |lane: &ChainLane| {
         let buckets = chains.buckets.iter().zip(&lane.buckets);
@@ -70,7 +70,7 @@ fn highest(chains: &ChainTimeline) -> f64 {
     chains.lanes.iter().map(of_lane).fold(0.0, f64::max)
 }
 
-/// How long each of them lasted, nanoseconds.
+/// How long sessions waited per activity of the root, nanoseconds.
 fn activities(chains: &ChainTimeline) -> BTreeMap<RootActivity, u128> {
     let mut sums = BTreeMap::new();
     let buckets = chains.lanes.iter().flat_map(|lane| &lane.buckets);
@@ -131,7 +131,7 @@ fn name(lane: &ChainLane) -> String {
     }
 }
 
-/// What was waited for in one bucket of a lane, from its base upwards.
+/// Draws one bucket of a lane, upwards from its base.
 fn bar(
     chains: &ChainTimeline,
     period: Period,
@@ -178,7 +178,7 @@ fn legend(chains: &ChainTimeline, activities: &BTreeMap<RootActivity, u128>, top
     }
 }
 
-/// A moment in words.
+/// A moment as text.
 fn when(chains: &ChainTimeline, us: i64) -> String {
     match chains.meta.collector.clock {
         Clock::Utc => format!("{} UTC", moment(us)),

@@ -29,13 +29,13 @@ fn without_version(file: &str) -> &str {
     }
 }
 
-/// The module to which the time at a call path (root first) belongs: that of its leaf-most function that is known. Who
-/// sleeps does so in the scheduler, which says nothing: the module that called it counts.
+/// The module that the time at a call path (root first) belongs to: that of the leaf-most function with a known module.
+/// A sleep always ends in the scheduler, which says nothing: the module that called it counts.
 pub(crate) fn module_of_path(path: &[FunctionId], functions: &Functions, on_cpu: bool) -> String {
     module_from_leaf(path.iter().rev().map(|id| functions.get(*id)), on_cpu)
 }
 
-/// The same of a path whose leaf comes first.
+/// Like [`module_of_path`], but the leaf comes first.
 pub(crate) fn module_from_leaf<'a>(path: impl Iterator<Item = &'a Function>, on_cpu: bool) -> String {
     let mut asleep = None;
     for function in path {
@@ -43,7 +43,7 @@ pub(crate) fn module_from_leaf<'a>(path: impl Iterator<Item = &'a Function>, on_
             Some(module) if !on_cpu && function.kernel && SLEEPING.contains(&module.as_str()) => {
                 asleep.get_or_insert(module);
             }
-            // The system call itself, below nothing that is known: the sleep says more.
+            // The system call itself, with no other known module below it: where it sleeps says more.
             Some(module) if !(function.kernel && module == SYSTEM_CALL && asleep.is_some()) => return module,
             Some(_) => break,
             None => {}
@@ -63,7 +63,7 @@ pub(crate) fn modules_on_path(path: &[FunctionId], functions: &Functions) -> Vec
     modules
 }
 
-/// What is at the leaf of every sleep.
+/// Modules at the leaf of every sleep.
 const SLEEPING: [&str; 2] = ["sched", "irq"];
 const SYSTEM_CALL: &str = "syscall";
 

@@ -1,6 +1,6 @@
-//! How far apart two colours look to those who see all colours, no red, or no green.
+//! How far apart two colours look to people with normal colour vision, without red, or without green.
 
-/// Who looks.
+/// Kinds of colour vision.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Seen {
     WithAllColours,
@@ -13,8 +13,8 @@ type Matrix = [[f64; 3]; 3];
 impl Seen {
     pub(crate) const ALL: [Seen; 3] = [Seen::WithAllColours, Seen::WithoutRed, Seen::WithoutGreen];
 
-    /// Of linear light. Machado, Oliveira, Fernandes: A Physiologically-based Model for Simulation of Color Vision Deficiency (2009),
-    /// severity 1: protanopia, deuteranopia.
+    /// Applies to linear light. Machado, Oliveira, Fernandes: A Physiologically-based Model for Simulation of Color Vision Deficiency
+    /// (2009), severity 1: protanopia, deuteranopia.
     fn matrix(self) -> Matrix {
         match self {
             Seen::WithAllColours => [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
@@ -32,7 +32,7 @@ impl Seen {
     }
 }
 
-/// The distance of two colours of sRGB (CIEDE2000): 1 is what can just be told apart side by side.
+/// Distance between two sRGB colours (CIEDE2000): at 1 they can just be told apart side by side.
 pub(crate) fn farness(one: [u8; 3], other: [u8; 3], seen: Seen) -> f64 {
     let [one, other] = [one, other].map(|colour| {
         let light = times(&seen.matrix(), colour.map(linear));
@@ -53,7 +53,7 @@ fn times(matrix: &Matrix, vector: [f64; 3]) -> [f64; 3] {
     matrix.map(|row| row.iter().zip(vector).map(|(factor, part)| factor * part).sum())
 }
 
-/// CIELAB, of the white D65.
+/// CIELAB, white point D65.
 fn lab(light: [f64; 3]) -> [f64; 3] {
     const TO_XYZ: Matrix = [
         [0.412_456_4, 0.357_576_1, 0.180_437_5],
@@ -106,7 +106,7 @@ fn ciede2000([l1, a1, b1]: [f64; 3], [l2, a2, b2]: [f64; 3]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Of the data that come with the paper.
+    /// From the test data of the paper.
     #[test]
     fn distances_are_those_of_the_paper() {
         for (one, other, distance) in [

@@ -1,7 +1,8 @@
-//! What it cost that sessions began and ended: in the process that forks them, and in themselves.
+//! What it cost to start and end sessions: in the process that forks them, and in the sessions themselves.
 //!
 //! A client that connects waits for the postmaster to fork, and then for the new process to authenticate it and to fill its
-//! caches. In the ledger that is spread over wait events, and the postmaster's part is background; here it is in one place.
+//! caches. In the ledger, this time is spread over wait events, and the postmaster's part is background; here it is in one
+//! place.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,16 +15,16 @@ use crate::ledger::Section;
 use crate::scan::{Activity, Period};
 use crate::sums::{Sums, percent};
 
-/// Part of a session's life, as far as its stacks tell.
+/// Phase of a session's life, as far as its stacks show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
     /// From the fork to the message in which the client says who it is and what it wants.
     Start,
-    /// Checking that it may.
+    /// Checking that the client may connect.
     Authentication,
     /// Opening the database: catalogue, caches, settings of the role.
     Catalogue,
-    /// Ending: giving back what it had, freeing its memory.
+    /// Ending: releasing what it held, freeing its memory.
     End,
 }
 
@@ -56,12 +57,12 @@ pub struct Connecting {
     /// DB time of clients' sessions by phase: sampled.
     #[serde(serialize_with = "by_name")]
     pub phases: [u128; Phase::ALL.len()],
-    /// What all of it is, in percent of DB time and the postmaster's CPU and run queue together; none when there is neither.
+    /// All of it, in percent of DB time plus the postmaster's CPU and run-queue time; none when there is neither.
     pub percent: Option<f64>,
     /// DB time in the period.
     #[serde(skip)]
     pub db_time_ns: u128,
-    /// DB time of clients' sessions without a stack: which phase it is of is not known.
+    /// DB time of clients' sessions without a stack: its phase is not known.
     #[serde(skip)]
     pub without_stack_ns: u128,
 }
@@ -83,9 +84,9 @@ impl Connecting {
 pub(crate) struct ConnectingBuilder {
     postmaster: Sums,
     db_time_ns: u128,
-    /// On a CPU, by user and kernel stack.
+    /// On-CPU time, by user and kernel stack.
     of_postmaster: HashMap<(StackId, StackId), u128>,
-    /// DB time, by the same.
+    /// DB time, likewise.
     of_clients: HashMap<(StackId, StackId), u128>,
 }
 
@@ -122,7 +123,7 @@ impl ConnectingBuilder {
             .sessions()
             .filter(|session| is_client(&session.backend_type) && began(session.started_us))
             .count() as u64;
-        // Only a process that forks sessions makes it a matter of connecting.
+        // This applies only where a process forks sessions.
         if !is_whole || sessions == 0 || self.postmaster.total_ns() == 0 {
             return None;
         }
@@ -166,7 +167,7 @@ impl ConnectingBuilder {
     }
 }
 
-/// A session that a client asked for; one that ended before it had named itself was one in nearly all cases.
+/// A session that a client asked for; one that ended before its type was known nearly always is, too.
 fn is_client(backend_type: &BackendType) -> bool {
     [BackendType::CLIENT, BackendType::UNKNOWN].contains(&backend_type.0.as_str())
 }
@@ -176,18 +177,18 @@ fn symbols<'a>(id: &StackId, dimensions: &'a Dimensions) -> Vec<&'a str> {
     frames.iter().map(|frame| frame.symbol.as_str()).collect()
 }
 
-/// The system call that makes a process, whatever the kernel calls it.
+/// The system call that creates a process, under any of its names in the kernel.
 fn is_clone(symbol: &str) -> bool {
     ["kernel_clone", "_do_fork"].contains(&symbol) || symbol.starts_with("__do_sys_clone")
 }
 
-/// The C library's `fork`, also with the name that it exports it by, and PostgreSQL's own around it.
+/// The C library's `fork`, under any of its names, and PostgreSQL's wrapper around it.
 fn is_fork_of_library(symbol: &str) -> bool {
     ["fork", "_Fork", "__libc_fork", "__fork", "fork_process"].contains(&symbol)
 }
 
-/// What a session was doing, by the functions on its stacks; none when it was at work, or when they do not tell.
-/// The names are those of PostgreSQL 13 to 18 that are exported: they are known in stripped executables too.
+/// The phase of a session, by the functions on its stacks; none when it was doing its work, or when they do not tell. The
+/// names are exported symbols of PostgreSQL 13 to 18: they are known in stripped executables, too.
 fn phase(user: &[&str], kernel: &[&str]) -> Option<Phase> {
     let is_in = |names: &[&str]| user.iter().any(|symbol| names.contains(symbol));
     let ends = ["do_exit", "do_group_exit", "__x64_sys_exit_group"];
@@ -200,8 +201,8 @@ fn phase(user: &[&str], kernel: &[&str]) -> Option<Phase> {
     if is_in(&["InitPostgres"]) {
         return Some(Phase::Catalogue);
     }
-    // The main loop of a session begins in PostgresMain, with what it needs for itself; the message of the client is read
-    // before, or (since 17) in BackendMain.
+    // PostgresMain first sets up the process, then runs the session's main loop; the client's message is read before it, or
+    // (since 17) in BackendMain.
     if is_in(&["PostgresMain"]) {
         return is_in(&["InitProcess", "BaseInit", "InitProcessPhase2"]).then_some(Phase::Start);
     }

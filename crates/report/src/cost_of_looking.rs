@@ -1,4 +1,5 @@
-//! How much of the time in a report is the tool that took it, by what a calibration of the same host says.
+//! How much of the time in a report is overhead of the tool that recorded it, according to a calibration on
+//! the same host.
 
 use dbtime_model::calibration::{Calibration, look, workload};
 use dbtime_model::latency::kind;
@@ -9,34 +10,34 @@ use serde::Serialize;
 use crate::fields;
 use crate::sums::percent;
 
-/// Tier of recordings in which every system call is looked at.
+/// Tier of recordings in which every system call is observed.
 pub(crate) const CALLS_TIER: &str = "exact-calls";
 
-/// Which calibration speaks of a recording.
+/// The calibration that applies to a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CalibrationOf {
     /// What was measured.
     pub calibration: Calibration,
-    /// The person named it: it is taken for files that do not say their host.
+    /// The user named it: it is also used for files that do not say their host.
     pub is_named: bool,
 }
 
-/// What looking cost, about.
+/// Approximate cost of looking.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CostOfLooking {
-    /// Who looked; see [`look`].
+    /// Which tool looked; see [`look`].
     pub look: String,
-    /// System calls that were looked at.
+    /// System calls that were observed.
     pub calls: u128,
     /// How much longer each of them was, nanoseconds: median of a short call.
     #[serde(rename = "extra_ns_per_call")]
     pub extra_ns: u64,
-    /// A smaller cost would mean nothing, nanoseconds a call.
+    /// A lower cost is not distinguishable from noise, nanoseconds per call.
     #[serde(rename = "noise_ns_per_call")]
     pub noise_ns: u64,
     /// The cost of a call is more than the noise of its calibration.
     pub is_measurable: bool,
-    /// Calls by that, nanoseconds.
+    /// Calls times their extra cost, nanoseconds.
     pub total_ns: u128,
     /// In percent of the time that was recorded; none when there is none.
     pub percent: Option<f64>,
@@ -45,11 +46,11 @@ pub struct CostOfLooking {
     pub calibrated_us: i64,
     /// On which host.
     pub host: String,
-    /// The recording does not say whether it is of that host.
+    /// The recording does not say whether it was made on that host.
     pub is_other_host_possible: bool,
 }
 
-/// Counts the calls that were looked at.
+/// Counts the calls that were observed.
 pub(crate) struct CostBuilder<'a> {
     calibration: &'a Calibration,
     look: &'static str,
@@ -58,7 +59,7 @@ pub(crate) struct CostBuilder<'a> {
 }
 
 impl<'a> CostBuilder<'a> {
-    /// None when the calibration says nothing of such a recording: another tier, host or kernel.
+    /// None when the calibration does not apply to the recording: another tier, host or kernel.
     pub(crate) fn new(of: &'a CalibrationOf, meta: &Meta) -> Option<CostBuilder<'a>> {
         let calibration = &of.calibration;
         let is_strace = meta.files.iter().any(|file| file.format == counter::STRACE);
@@ -84,7 +85,7 @@ impl<'a> CostBuilder<'a> {
         }
     }
 
-    /// `time_ns`: all that was recorded.
+    /// `time_ns`: all recorded time.
     pub(crate) fn finish(self, time_ns: u128) -> Option<CostOfLooking> {
         let cell = self.calibration.cell(self.look, workload::PREAD)?;
         let control = self.calibration.control(workload::PREAD)?;

@@ -1,8 +1,8 @@
 //! What the database itself says, reconciled with what the operating system saw.
 //!
-//! A database adds CPU (`getrusage`) to the time inside its wait events and compares the sum with DB time. The
-//! two overlap, because CPU burnt inside a wait event is in both, and they leave gaps, because nothing counts
-//! the time that a session stands in the run queue or sleeps outside of any wait event. With
+//! A database adds CPU (`getrusage`) to the time inside its wait events and compares the sum with DB time. The two overlap,
+//! because CPU burnt inside a wait event is in both, and they leave gaps, because nothing counts the time that a session
+//! spends in the run queue or sleeping outside of any wait event. With
 //!
 //! ```text
 //! cpu  = on CPU, all time of foreground sessions      wait = any state, inside wait events that are not idle
@@ -14,7 +14,7 @@
 //! DB time = cpu + wait
 //!         − on CPU inside wait events             (counted twice)
 //!         − on CPU inside idle waits              (CPU, but not DB time)
-//!         + run queue inside idle waits           (a command has come: the database calls it idle)
+//!         + run queue inside idle waits           (a command has arrived: the database calls it idle)
 //!         + run queue outside any wait event
 //!         + blocked outside any wait event        (no instrumentation shows it)
 //!         + state unknown outside any wait event
@@ -48,25 +48,25 @@ pub struct DatabaseView {
     pub double_counted_ns: u128,
     /// On CPU inside idle waits: in `cpu_ns`, but not DB time.
     pub cpu_inside_idle_waits_ns: u128,
-    /// In the run queue inside idle waits: in neither. The session was woken, as a rule by a command for it, and has no CPU
-    /// to take it up: the client waits, and the database calls it idle.
+    /// In the run queue inside idle waits: in neither. The session was woken, usually because a command arrived, but has no
+    /// CPU to run it: the client waits, while the database calls the session idle.
     pub run_queue_inside_idle_waits_ns: u128,
-    /// In the run queue, in no wait event: in neither.
+    /// In the run queue outside any wait event: in neither.
     pub run_queue_outside_waits_ns: u128,
-    /// Blocked, in no wait event: in neither. No instrumentation of the database shows it.
+    /// Blocked outside any wait event: in neither. No instrumentation of the database shows it.
     pub blocked_outside_waits_ns: u128,
-    /// In no wait event, and the source does not say the state: in neither.
+    /// Outside any wait event, in a state that the source does not say: in neither.
     pub state_unknown_outside_waits_ns: u128,
     /// Not on a CPU, and the wait event is not known: in neither.
     pub wait_unknown_off_cpu_ns: u128,
     /// DB time for which the source does not say the state, inside wait events or not.
     #[serde(skip)]
     pub state_unknown_ns: u128,
-    /// How DB time came to be.
+    /// How DB time was measured.
     pub fidelity: Option<FidelityMix>,
     /// What the numbers mean, in two or three sentences.
     pub explanation: String,
-    /// Wait events that are not idle; the most CPU inside first.
+    /// Wait events that are not idle, the one with the most CPU inside first.
     pub by_event: Vec<EventView>,
 }
 
@@ -88,7 +88,7 @@ pub struct EventView {
     pub blocked_inside_ns: u128,
     /// The source does not say.
     pub state_unknown_inside_ns: u128,
-    /// How these came to be.
+    /// How these were measured.
     pub fidelity: Option<FidelityMix>,
 }
 
@@ -97,9 +97,9 @@ pub struct EventView {
 pub enum Step {
     /// Start: CPU and waits added up, as the database does.
     CpuAndWaits,
-    /// Taken off: CPU inside wait events.
+    /// Subtracted: CPU inside wait events.
     DoubleCounted,
-    /// Taken off: CPU inside idle waits.
+    /// Subtracted: CPU inside idle waits.
     CpuInsideIdleWaits,
     /// Added: run queue inside idle waits.
     RunQueueInsideIdleWaits,
@@ -114,7 +114,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// True when the step takes time off.
+    /// True when the step is subtracted.
     pub fn is_taken_off(self) -> bool {
         matches!(self, Step::DoubleCounted | Step::CpuInsideIdleWaits)
     }
@@ -126,7 +126,7 @@ impl DatabaseView {
         self.cpu_ns + self.wait_ns
     }
 
-    /// The way from the database's view to DB time: the steps, added and taken off, give DB time exactly.
+    /// The steps from the database's view to DB time: added and subtracted, they give DB time exactly.
     pub fn steps(&self) -> [(Step, u128); 8] {
         [
             (Step::CpuAndWaits, self.cpu_and_waits_ns()),
@@ -150,7 +150,7 @@ pub(crate) struct DatabaseViewBuilder {
     no_wait: Sums,
     unknown_wait: Sums,
     idle: Sums,
-    /// Part of DB time, which the database calls idle.
+    /// Part of DB time, though the database calls it idle.
     without_cpu: Sums,
     events: HashMap<Wait, Sums>,
 }

@@ -1,6 +1,6 @@
 //! Two recordings as differential folded stacks and as differential flame graphs.
 //!
-//! BAD is scaled to as much work as GOOD did, so that both columns can be compared.
+//! BAD is scaled to the amount of work that GOOD did, so that both columns can be compared.
 
 use std::io::{self, Write};
 
@@ -14,7 +14,7 @@ use crate::printable::printable;
 use crate::server_start::start_of_server;
 use crate::svg::START_LEFT_OUT;
 
-/// Which side gives the widths of a flame graph.
+/// Which side determines the widths of a flame graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Widths {
     /// What BAD does: red is where it takes longer.
@@ -23,8 +23,8 @@ pub enum Widths {
     Good,
 }
 
-/// Writes `level;level;frame;frame_[k] GOOD BAD`, nanoseconds (samples): what difffolded.pl and
-/// inferno-diff-folded make, for tools that read it.
+/// Writes `level;level;frame;frame_[k] GOOD BAD`, nanoseconds (samples): the format of difffolded.pl and
+/// inferno-diff-folded, for tools that read it.
 ///
 /// # Errors
 /// What `out` returns.
@@ -67,7 +67,7 @@ pub fn write_svg(diff: &Diff, widths: Widths, out: &mut dyn Write) -> io::Result
             Widths::Good => *good > 0,
         })
         .collect();
-    // As in the plain flame graph: sorted name by name, handed over as a "flame chart", which takes the order given.
+    // As in the plain flame graph: sorted name by name, passed as a "flame chart", which keeps the given order.
     lines.sort_unstable();
     let lines: Vec<String> = lines
         .into_iter()
@@ -107,18 +107,18 @@ pub fn write_svg(diff: &Diff, widths: Widths, out: &mut dyn Write) -> io::Result
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)
 }
 
-/// Room for a title, which is as large as inferno makes it (17 px), and how wide a character of it is at most.
+/// Room for a title in inferno's font size (17 px), and the maximum width of one of its characters.
 const TITLE_PX: i32 = 1_180;
 const TITLE_CHARACTER_PX: f64 = 17.0 * 0.61;
 
-/// How many of its functions are the start of the server.
+/// How many of its first functions are the start of the server.
 fn start_of(stack: &DiffStack) -> usize {
     let user = stack.functions.iter().take_while(|function| !function.kernel);
     let names: Vec<&str> = user.map(|function| function.name.as_str()).collect();
     start_of_server(&names)
 }
 
-/// Wait event, state, and functions but for the first ones.
+/// Wait event, state, and functions without the first `start` ones.
 fn names(stack: &DiffStack, start: usize) -> Vec<String> {
     let levels = [stack.wait.to_string(), stack.state.to_string()];
     let levels = levels.iter().map(|level| frame_name(level).into_owned());

@@ -79,7 +79,7 @@ impl Dimensions {
         })
     }
 
-    /// The same, what the comment of a row says, and all else.
+    /// The facts of a session, what the comment of a row says, and everything else.
     pub(crate) fn session_and_comment(
         &mut self,
         id: SessionId,
@@ -95,8 +95,8 @@ impl Dimensions {
         (described.unwrap_or_else(|| &self.not_described[&id]), said, self)
     }
 
-    /// The innermost function of a procedural language in a stack: its name, and that with its line, where it had come to one; both are
-    /// empty where there is no such function. None: no stack was taken, or it is not described.
+    /// The innermost procedural-language function in a stack: its name, and its name with the line, if it had reached one; both are
+    /// empty when there is no such function. None: no stack was taken, or it is not described.
     pub(crate) fn routine(&self, stack: StackId) -> Option<[&str; 2]> {
         match self.stacks.routine_of(stack) {
             Some([name, line]) => Some([&name.symbol, &line.symbol]),
@@ -109,7 +109,7 @@ impl Dimensions {
         self.known.comments.values()
     }
 
-    /// Forgets the stacks, of which there may be millions: of who has read what he needs of them.
+    /// Forgets the stacks, of which there may be millions: for callers that have read what they need from them.
     pub(crate) fn drop_stacks(&mut self) {
         self.stacks = Arc::default();
     }
@@ -143,7 +143,7 @@ impl Dimensions {
             .filter(|sql_id| !sql_id.is_empty())
     }
 
-    /// The name of a statement in databases before they had better ones; 0 = none, or not known.
+    /// The identifier of a statement in databases that had no better one yet; 0 = none, or not known.
     pub fn hash_value(&self, id: u64) -> u64 {
         self.statement_row(id).map_or(0, |row| row.hash_value)
     }
@@ -163,12 +163,12 @@ impl Dimensions {
         self.not_described.len()
     }
 
-    /// Frames of all stacks, as often as they are in any.
+    /// Number of frames of all stacks, shared ones counted in each.
     pub(crate) fn depth_of_stacks(&self) -> usize {
         self.stacks.depth()
     }
 
-    /// Sessions, statements or comments, whichever are the most.
+    /// Number of sessions, statements or comments, whichever is largest.
     pub(crate) fn most_entities(&self) -> usize {
         let known = &self.known;
         (known.sessions.len())
@@ -176,7 +176,7 @@ impl Dimensions {
             .max(known.comments.len())
     }
 
-    /// Forgets all others.
+    /// Forgets everything that is not in `kept`.
     pub(crate) fn retain(&mut self, kept: &Described) {
         let known = Arc::make_mut(&mut self.known);
         known.sessions.retain(|id, _| kept.sessions.contains(id));

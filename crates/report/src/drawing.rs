@@ -1,4 +1,4 @@
-//! Pictures as SVG: a document in the making. Names reach it as text only, made harmless ([`crate::xml`]); it runs no script and
+//! Pictures as SVG: a document under construction. Names reach it only as escaped text ([`crate::xml`]); it runs no script and
 //! loads nothing.
 
 use std::fmt::Write;
@@ -10,17 +10,17 @@ const FONT_PX: i32 = 12;
 pub(crate) const CHARACTER_PX: f64 = 7.0;
 /// Colour of text.
 pub(crate) const INK: &str = "#222222";
-/// Colour of text that explains.
+/// Colour of explanatory text.
 pub(crate) const PALE_INK: &str = "#666666";
-/// Colour of lines behind what is drawn.
+/// Colour of grid lines behind the drawing.
 pub(crate) const GRID: &str = "#e4e4e4";
 
-/// A document in the making.
+/// A document under construction.
 #[derive(Default)]
 pub(crate) struct Svg(String);
 
 impl Svg {
-    /// A white page of so many pixels.
+    /// Begins a white page of this size, pixels.
     pub(crate) fn begin(&mut self, width: i32, height: i32) {
         self.line(format_args!(r#"<?xml version="1.0" encoding="UTF-8"?>"#));
         self.line(format_args!(
@@ -37,7 +37,7 @@ impl Svg {
         self.0
     }
 
-    /// Markup. What is foreign in it must have been through [`xml`].
+    /// Appends a line of markup. Foreign text in it must have been escaped with [`xml`].
     pub(crate) fn line(&mut self, text: std::fmt::Arguments<'_>) {
         // Writing to a string does not fail.
         let _ = self.0.write_fmt(text);
@@ -59,7 +59,7 @@ impl Svg {
     }
 }
 
-/// A text that fits the picture.
+/// The text, cut to fit the width.
 pub(crate) fn shortened(text: &str, width_px: i32, character_px: f64) -> String {
     let room = (f64::from(width_px) / character_px) as usize;
     if text.chars().count() <= room {

@@ -104,7 +104,7 @@ fn too_much(view: &DatabaseView) -> String {
     }
 }
 
-/// What the database counts as nothing, and where most of it went.
+/// Time that the database does not count at all, and where most of it went.
 fn missed(view: &DatabaseView) -> (u128, &'static str) {
     let parts = [
         (

@@ -1,4 +1,4 @@
-//! Stacks to a file: the format is chosen by the ending of its name. One file per format.
+//! Exports stacks to a file, whose extension chooses the format. One source file per format.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -15,15 +15,15 @@ use crate::svg::Svg;
 
 /// One output format.
 pub trait Exporter: Sync {
-    /// Endings of file names, the usual one first, without the point.
+    /// Extensions of file names, the usual one first, without the dot.
     fn endings(&self) -> &'static [&'static str];
 
-    /// What the format tells apart whatever the levels are: these come below them.
+    /// Dimensions that the format always distinguishes: they come below the chosen levels.
     fn dimensions(&self) -> &'static [Dimension] {
         &[]
     }
 
-    /// Whether it is to look at, and not for another program.
+    /// Whether it is a picture to look at, not input for another program.
     fn is_picture(&self) -> bool {
         false
     }
@@ -40,7 +40,7 @@ const EXPORTERS: [&dyn Exporter; 7] = [&Svg, &FoldedText, &Pprof, &Speedscope, &
 /// Why stacks were not exported.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// No format has this ending.
+    /// No format has this extension.
     #[error("{path}: no output format has this extension; choose one of {}", endings())]
     Ending {
         /// The name as given.
@@ -54,7 +54,7 @@ pub enum ExportError {
     Io(#[from] io::Error),
 }
 
-/// Every ending there is, for messages and help: `.svg, .folded, .txt …`.
+/// Every extension there is, for messages and help: `.svg, .folded, .txt …`.
 pub fn endings() -> String {
     let endings: Vec<String> = EXPORTERS
         .iter()
@@ -67,7 +67,7 @@ pub fn endings() -> String {
 /// The format for a file name; `-` (standard output) gets folded stacks.
 ///
 /// # Errors
-/// No format has the ending; the message lists those there are.
+/// No format has the extension; the message lists those there are.
 pub fn exporter(path: &Path) -> Result<&'static dyn Exporter, ExportError> {
     if path == Path::new("-") {
         return Ok(&FoldedText);
@@ -89,10 +89,10 @@ pub fn exporter(path: &Path) -> Result<&'static dyn Exporter, ExportError> {
         })
 }
 
-/// Writes stacks to `out` in the format that `path` names; the file itself is the caller's to open.
+/// Writes stacks to `out` in the format that `path` names; the caller opens the file.
 ///
 /// # Errors
-/// No format has the ending, there is no stack, or writing failed.
+/// No format has the extension, there is no stack, or writing failed.
 pub fn write(folded: &Folded, path: &Path, out: &mut dyn Write) -> Result<(), ExportError> {
     let exporter = exporter(path)?;
     if folded.stacks.is_empty() {

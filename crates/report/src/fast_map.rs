@@ -1,5 +1,5 @@
-//! Maps that are asked for every row: with a hash that takes a fraction of the time of the usual one. It has a random seed, so that no names
-//! in a recording can be chosen to collide.
+//! Maps that are looked up for every row: their hash takes a fraction of the time of the standard one. Its seed is random, so that names in
+//! a recording cannot be chosen to collide.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! How fields of answers are serialised where their type does not say it: what `serialize_with` names.
+//! How fields of answers are serialised where their type does not define it: functions for `serialize_with`.
 
 use std::fmt::Display;
 
@@ -20,7 +20,8 @@ pub(crate) fn meta<S: Serializer>(meta: &Meta, to: S) -> Result<S::Ok, S::Error>
     MetaJson::from(meta).serialize(to)
 }
 
-/// From when to when, and how long, beside the other fields. Of answers that say moments whatever the recording's clock is.
+/// From when to when, and how long, beside the other fields. For answers that have timestamps whatever the recording's
+/// clock is.
 pub(crate) fn period<S: Serializer>(period: &Period, to: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct Bounds {
@@ -46,7 +47,7 @@ pub(crate) fn us<S: Serializer>(ns: &u128, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_f64(ns_as_us(*ns))
 }
 
-/// The same, where they are known.
+/// Nanoseconds as microseconds, if known.
 pub(crate) fn us_if_known<S: Serializer>(ns: &Option<u128>, to: S) -> Result<S::Ok, S::Error> {
     ns.map(ns_as_us).serialize(to)
 }
@@ -56,7 +57,7 @@ pub(crate) fn ns_as_us(ns: u128) -> f64 {
     ns as f64 / 1e3
 }
 
-/// 0, or a text without characters, stands for what is not known.
+/// The default, 0 or an empty text, means unknown.
 pub(crate) fn known<T: Serialize + Default + PartialEq, S: Serializer>(
     value: &T,
     to: S,
@@ -64,27 +65,27 @@ pub(crate) fn known<T: Serialize + Default + PartialEq, S: Serializer>(
     Some(value).filter(|value| **value != T::default()).serialize(to)
 }
 
-/// A number as text, because not every reader keeps 64 bits of it; other values as they are displayed.
+/// A number as text, because not every reader keeps all 64 bits; other values as they are displayed.
 pub(crate) fn text<S: Serializer>(value: &impl Display, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(value)
 }
 
-/// The same; 0 stands for what is not known.
+/// A number as text; 0 means unknown.
 pub(crate) fn id_if_known<S: Serializer>(id: &u64, to: S) -> Result<S::Ok, S::Error> {
     (*id != 0).then(|| id.to_string()).serialize(to)
 }
 
-/// The same of a session.
+/// A session's id as text.
 pub(crate) fn session_id<S: Serializer>(session: &SessionId, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&session.0)
 }
 
-/// A query id as PostgreSQL prints it: signed; none: no statement was known.
+/// A query id as PostgreSQL prints it: signed; none when no statement was known.
 pub(crate) fn query_id<S: Serializer>(statement: &u64, to: S) -> Result<S::Ok, S::Error> {
     known_query_id(*statement).serialize(to)
 }
 
-/// A value of either side under a name of its own, beside the other fields.
+/// One value per side, each under its own name, beside the other fields.
 pub(crate) fn pair<T: Serialize, S: Serializer>(
     names: [&'static str; 2],
     values: &[T; 2],
@@ -107,7 +108,7 @@ pub(crate) fn wait<S: Serializer>(wait: &Wait, to: S) -> Result<S::Ok, S::Error>
     names.serialize(to)
 }
 
-/// Values that say their name are serialised as that.
+/// Serialises values as their names.
 macro_rules! by_name {
     ($($named:ty),*) => {
         $(impl Serialize for $named {

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use crate::dimensions::Comment;
 use crate::group::Dimension;
 
-/// Microseconds of a second.
+/// Microseconds in a second.
 pub(crate) const SECOND_US: i64 = 1_000_000;
 
 /// Which processes of a server.
@@ -22,20 +22,20 @@ pub enum Whose {
     Background,
 }
 
-/// Which rows count. Rows carry whole seconds, so both ends of the period are taken down to the second: two
-/// periods that meet share no row and leave none out.
+/// Which rows count. Rows carry whole seconds, so both ends of the period are rounded down to the second: two adjacent periods share no
+/// row and leave none out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     /// First second, microseconds since the Unix epoch; none = from the start.
     pub from_us: Option<i64>,
-    /// First second that does not count any more, microseconds since the Unix epoch; none = to the end.
+    /// First second after the period, microseconds since the Unix epoch; none = to the end.
     pub to_us: Option<i64>,
     /// Pids of the sessions; empty = all.
     pub sessions: Vec<u32>,
     /// Which of the server's processes.
     pub whose: Whose,
-    /// What must be known of the sessions, or be said by the comments of their statements; of several values of a dimension one. Empty =
-    /// nothing.
+    /// Values that sessions, or comments of their statements, must have; of several values of a dimension, one must match. Empty = no
+    /// condition.
     pub facts: Vec<(Dimension, String)>,
     /// Waits as `Class:Event`, `Class` or `Event`, `CPU` for none; empty = all.
     pub waits: Vec<String>,
@@ -66,7 +66,7 @@ impl Filter {
         self.begin_us().is_none_or(|begin| time_us >= begin) && self.end_us().is_none_or(|end| time_us < end)
     }
 
-    /// True for a row of this session, whatever statement it executed: never where something is chosen that only comments say.
+    /// True for a row of this session, whatever statement it executed: never if something is chosen that only comments say.
     pub fn takes_session(&self, session: &Session) -> bool {
         self.has_facts(session, |dimension| dimension.of_session(session))
     }
@@ -93,7 +93,7 @@ impl Filter {
             && self.facts.iter().all(is_one_of)
     }
 
-    /// True when no session was chosen: also what is of none counts.
+    /// True when no sessions were chosen: what belongs to no session counts, too.
     pub fn takes_all_sessions(&self) -> bool {
         self.sessions.is_empty() && self.whose == Whose::All && self.facts.is_empty()
     }
@@ -123,10 +123,10 @@ pub(crate) fn whole_second(us: i64) -> i64 {
     us.div_euclid(SECOND_US).saturating_mul(SECOND_US)
 }
 
-/// Reads a fact of sessions, or one that comments of statements say, as it is typed: `user=bob`, `route=/orders`.
+/// Parses a fact of sessions, or of comments of statements, as the user types it: `user=bob`, `route=/orders`.
 ///
 /// # Errors
-/// It is none; the message says which there are.
+/// No such fact; the message lists those there are.
 pub fn parse_fact(text: &str) -> Result<(Dimension, String), String> {
     let is_fact = |dimension: &Dimension| dimension.is_of_sessions() || dimension.is_of_comments();
     let fact = text.split_once('=').and_then(|(name, value)| {
@@ -148,12 +148,12 @@ pub fn parse_fact(text: &str) -> Result<(Dimension, String), String> {
     })
 }
 
-/// Reads a moment as it is typed: seconds since the start of the recording (`12`, `12.5`, `+12s`, `2m`, `1h`), a timestamp
-/// (RFC 3339: `2026-10-10T12:00:00Z`), or what reports show, in UTC: `2026-10-10 12:00:00`, or the time of day alone. Returns microseconds
+/// Parses a moment as the user types it: seconds since the start of the recording (`12`, `12.5`, `+12s`, `2m`, `1h`), a timestamp (RFC
+/// 3339: `2026-10-10T12:00:00Z`), or what reports show, in UTC: `2026-10-10 12:00:00`, or the time of day alone. Returns microseconds
 /// since the Unix epoch.
 ///
 /// # Errors
-/// Neither of these; the message says which forms are understood.
+/// None of these; the message says which forms are accepted.
 pub fn parse_moment(text: &str, start_us: i64) -> Result<i64, String> {
     let text = text.trim();
     if let Some(offset) = parse_offset(text) {
@@ -171,7 +171,7 @@ pub fn parse_moment(text: &str, start_us: i64) -> Result<i64, String> {
         })
 }
 
-/// As [`crate::group::moment`] writes it, or the time of day alone: the first one in the recording.
+/// As [`crate::group::moment`] writes it, or a time of day alone: its first occurrence in the recording.
 fn shown_moment(text: &str, start_us: i64) -> Option<jiff::Timestamp> {
     // `12:00` may be minutes and seconds.
     if text.matches(':').count() != 2 {
@@ -201,7 +201,7 @@ fn parse_offset(text: &str) -> Option<i64> {
         (at, 'h') => (&text[..at], 3600 * SECOND_US),
         _ => (text, SECOND_US),
     };
-    // Digits and one point: `inf`, `1e9` and a second sign are no moments.
+    // Digits and one point: `inf`, `1e9` and a second sign are not moments.
     if !number.starts_with(|c: char| c.is_ascii_digit())
         || !number.chars().all(|c| c.is_ascii_digit() || c == '.')
     {

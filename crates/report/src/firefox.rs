@@ -1,6 +1,6 @@
 //! A profile for the Firefox Profiler, in its "processed" JSON format: a thread per session, levels below the frames.
 //!
-//! See [`crate::lanes`] for what the moments mean. The weight of a sample is milliseconds with fractions, or what the
+//! See [`crate::lanes`] for what the timestamps mean. The weight of a sample is in milliseconds with fractions, or in what the
 //! recording counts.
 
 use std::io::{self, BufWriter, Write};
@@ -109,19 +109,19 @@ impl Exporter for Firefox {
     }
 }
 
-/// The library keeps weights as whole numbers, and a stack can have less than a millisecond: while a profile is written, those of
-/// each thread are put in their place.
+/// The library keeps weights as integers, but a stack can have less than a millisecond: while a profile is written, this replaces
+/// the weights of each thread.
 struct WithWeights<W, T> {
     out: W,
-    /// Of the threads, in the order in which they are written.
+    /// Weights of the threads, in the order in which the threads are written.
     weights: T,
-    /// Bytes of [`WEIGHTS`] that were written last.
+    /// How many bytes of [`WEIGHTS`] were matched so far.
     matched: usize,
-    /// The numbers of the library are left out.
+    /// Skipping the library's numbers.
     skips: bool,
 }
 
-/// In front of the weights of a thread, and of nothing else: in a text its quotes would have backslashes.
+/// Precedes the weights of a thread and nothing else: in a string its quotes would be escaped.
 const WEIGHTS: &[u8] = b"\"weight\":[";
 
 impl<W: Write, T: Iterator<Item = N>, N: Iterator<Item = Value>> Write for WithWeights<W, T> {

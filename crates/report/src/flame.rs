@@ -21,7 +21,7 @@ use crate::stacks::{frames, kernel_frames};
 use crate::sums::{FidelityMix, Sums};
 use crate::trace::alike_by;
 
-/// What a flame graph is about.
+/// What a flame graph shows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FlameOptions {
     /// Which rows count.
@@ -32,9 +32,9 @@ pub struct FlameOptions {
     pub include_idle: bool,
     /// Background processes too (idle or not): the width is then not DB time.
     pub include_background: bool,
-    /// Statements of an SQL trace one by one that differ in literals only.
+    /// Shows statements of an SQL trace that differ only in literals one by one.
     pub each_literal: bool,
-    /// Blocked DB time goes on, above its own stacks, in who was waited for. The width stays what it is.
+    /// Continues blocked DB time, above its own stacks, with who was waited for. The width does not change.
     pub causes: bool,
 }
 
@@ -66,26 +66,26 @@ pub struct Folded {
     pub includes_background: bool,
     /// Frames that all stacks of the server share are left out: [`Folded::without_start_of_server`].
     pub is_without_start: bool,
-    /// In the order of their names; none of them has no time.
+    /// Sorted by name; none is without time.
     pub stacks: Vec<FoldedStack>,
     /// Sum of all stacks in nanoseconds.
     pub total_ns: u128,
-    /// Of that, time of sessions too short to be sampled each: split by the samples of others of their kind.
+    /// Of that, time of sessions too short to be sampled individually: split by the samples of others of their kind.
     pub pooled_ns: u128,
-    /// How the times came to be.
+    /// How the times were measured.
     pub fidelity: Option<FidelityMix>,
     /// What could not be read.
     pub problems: Vec<Problem>,
 }
 
 impl Folded {
-    /// Levels of which the recording knows nothing.
+    /// Levels about which the recording says nothing.
     pub fn not_recorded(&self) -> Vec<Dimension> {
         not_recorded(&self.by, self.stacks.iter().map(|stack| &*stack.levels))
     }
 }
 
-/// Time of one stack. Names are as they were recorded: an exporter makes them fit for its format.
+/// Time of one stack. Names are as they were recorded: an exporter adapts them to its format.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FoldedStack {
     /// Values of [`Folded::by`].
@@ -94,9 +94,9 @@ pub struct FoldedStack {
     pub user: Vec<Arc<str>>,
     /// Kernel frames, root first.
     pub kernel: Vec<Arc<str>>,
-    /// Who was waited for, and its stacks: frames above these, and whether they are the kernel's. With [`FlameOptions::causes`].
+    /// Frames above these: who was waited for, and its stacks, each with whether it is the kernel's. With [`FlameOptions::causes`].
     pub waited_for: Vec<(bool, Arc<str>)>,
-    /// Second of the recording, microseconds since the Unix epoch, when stacks are told apart by it.
+    /// Second of the recording, microseconds since the Unix epoch, when stacks are grouped by it.
     pub second_us: Option<i64>,
     /// Nanoseconds.
     pub ns: u128,
@@ -105,7 +105,7 @@ pub struct FoldedStack {
 }
 
 impl FoldedStack {
-    /// All frames, root first, and whether they are the kernel's.
+    /// All frames, root first, each with whether it is the kernel's.
     pub(crate) fn frames(&self) -> impl Iterator<Item = (bool, &str)> {
         let user = self.user.iter().map(|name| (false, name.as_ref()));
         let kernel = self.kernel.iter().map(|name| (true, name.as_ref()));
@@ -117,11 +117,11 @@ impl FoldedStack {
     }
 }
 
-/// Levels, user frames, kernel frames, and those of who was waited for.
+/// Levels, user frames, kernel frames, and the frames of who was waited for.
 type Name = (Arc<[String]>, Vec<Arc<str>>, Vec<Arc<str>>, Vec<(bool, Arc<str>)>);
 
-/// What is equal for time that is drawn at one place: number of the levels, user stack, kernel stack, state, and number of the blocked
-/// time that is followed to its causes.
+/// Time with the same key is drawn in one place: number of the levels, user stack, kernel stack, state, and number of the blocked time
+/// that is followed to its causes.
 type Place = (u32, StackId, StackId, State, Option<u32>);
 
 /// Folds the stacks of a recording.
@@ -134,7 +134,7 @@ pub fn flame(source: &Source, options: &FlameOptions) -> Result<Folded, ReportEr
     }
     let mut dimensions = load(source, &options.filter)?;
     let by_cause = ByCause::of(source, &mut dimensions, &options.by);
-    // There may be millions of them: no more than is needed, time and samples.
+    // There may be millions of them: keep only what is needed, time and samples.
     let mut groups: HashMap<Place, (u128, u128)> = HashMap::new();
     let mut keys: Numbered<GroupKey> = Numbered::default();
     let mut blocked: Numbered<Blocked> = Numbered::default();

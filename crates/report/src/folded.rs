@@ -36,7 +36,7 @@ pub(crate) fn names(stack: &FoldedStack) -> Vec<String> {
     names
 }
 
-/// Hands on the name of each level and frame, root first, and what is written behind it.
+/// Passes on the name of each level and frame, root first, with its suffix.
 pub(crate) fn each_name(stack: &FoldedStack, mut take: impl FnMut(&str, &str)) {
     for name in stack.levels.iter() {
         take(&frame_name(name), "");
@@ -53,7 +53,7 @@ pub(crate) fn each_name(stack: &FoldedStack, mut take: impl FnMut(&str, &str)) {
 /// either end, no leading `#` (a comment), and no last word that reads like a number: a reader would take it
 /// for the first of the two values of a differential profile.
 pub(crate) fn frame_name(name: &str) -> Cow<'_, str> {
-    // Nearly all names are of letters and the like, and there are millions of them.
+    // Nearly all names consist of such characters, and there are millions of them.
     let is_harmless = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b';' | b'#');
     if !name.is_empty() && name.bytes().all(is_harmless) {
         return Cow::Borrowed(name);

@@ -43,7 +43,7 @@ impl Function {
         }
     }
 
-    /// No function, but what is said in place of one.
+    /// Not a function, but a placeholder for one.
     fn words(name: &str) -> Function {
         Function {
             name: name.to_string(),
@@ -57,12 +57,12 @@ impl Function {
         !self.is_named() && !self.module.is_empty()
     }
 
-    /// True for what stands in place of the frames that took a session's CPU away.
+    /// True for the placeholder of the frames that took a session's CPU away.
     pub(crate) fn is_preemption(&self) -> bool {
         self.module.is_empty() && self.name == PREEMPTED
     }
 
-    /// Its name as it stands in a text: `[k]` behind it = in the kernel.
+    /// Its name as shown in text, with the suffix `[k]` if it is in the kernel.
     pub(crate) fn label(&self) -> String {
         match self.kernel {
             true => format!("{} [k]", self.name),
@@ -70,23 +70,23 @@ impl Function {
         }
     }
 
-    /// False for what stands in place of a stack, and for code that has no name.
+    /// False for placeholders of a stack, and for code that has no name.
     pub fn is_named(&self) -> bool {
         !self.name.starts_with('[')
     }
 }
 
-/// Place of a function in [`Functions`].
+/// Index of a function in [`Functions`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct FunctionId(u32);
 
 impl FunctionId {
-    /// All that there may be, in the order in which functions are met.
+    /// All possible ids, in the order in which functions are numbered.
     pub(crate) fn all() -> impl Iterator<Item = FunctionId> {
         (0..=u32::MAX).map(FunctionId)
     }
 
-    /// Where it stands in a list of all functions.
+    /// Its index in a list of all functions.
     pub(crate) fn place(self) -> usize {
         self.0 as usize
     }
@@ -104,7 +104,7 @@ impl Functions {
         &self.list[id.place()]
     }
 
-    /// The one that all answers share.
+    /// The copy that all answers share.
     pub(crate) fn shared(&self, id: FunctionId) -> Arc<Function> {
         Arc::clone(&self.list[id.place()])
     }
@@ -118,7 +118,7 @@ impl Functions {
         if let Some(id) = self.ids.get(&function) {
             return *id;
         }
-        // Stacks are known by 64-bit hashes, functions are fewer than those that fit into memory.
+        // 32 bits are enough, unlike for stacks: more functions would not fit into memory.
         let id = FunctionId(u32::try_from(self.list.len()).unwrap_or(u32::MAX));
         let function = Arc::new(function);
         self.list.push(Arc::clone(&function));

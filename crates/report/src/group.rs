@@ -1,4 +1,4 @@
-//! By what time, and latencies, are grouped.
+//! The dimensions by which time and latencies are grouped.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::filter::SECOND_US;
 use crate::scan::Activity;
 use crate::size_label::{blocks_label, bytes_label};
 
-/// Something by which time, or events of `--latency`, can be told apart; the words of `--by`.
+/// Something by which time, or events of `--latency`, can be grouped; the words of `--by`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dimension {
     /// `session`: one connection or process, shown by its pid.
@@ -27,15 +27,15 @@ pub enum Dimension {
     Client,
     /// `wait`: wait event with its class; `CPU` for none.
     Wait,
-    /// `wait_class`: class of the wait event; `CPU` for none, `Client (no CPU)` for a command without one.
+    /// `wait_class`: class of the wait event; `CPU` for none, `Client (no CPU)` for a command that has no CPU.
     WaitClass,
     /// `state`: what the operating system says.
     State,
-    /// `session_state`: what the database says of the session as a whole (PostgreSQL: active, idle in transaction …).
+    /// `session_state`: what the database says about the session as a whole (PostgreSQL: active, idle in transaction …).
     SessionState,
-    /// `cause`: kind of what blocked time was waited for in the end (client, session, device …); none of other time.
+    /// `cause`: kind of what blocked time waited for in the end (client, session, device …); none for other time.
     Cause,
-    /// `root`: whom it was waited for in the end, and what that one did meanwhile; none of other time.
+    /// `root`: whom it waited for in the end, and what that one was doing; none for other time.
     Root,
     /// `program`: name of the process, or its title.
     Program,
@@ -51,27 +51,27 @@ pub enum Dimension {
     Application,
     /// `service`: what the client connected to.
     Service,
-    /// `module`: program, as the application says it.
+    /// `module`: program, as the application names it.
     Module,
-    /// `action`: what the program is doing, as the application says it: of its session, or in the comment of the statement.
+    /// `action`: what the program is doing, as the application says: of its session, or in the comment of the statement.
     Action,
-    /// `client_id`: for whom, as the application says it.
+    /// `client_id`: on whose behalf, as the application says.
     ClientId,
     /// `sid`: the session as the database numbers it (Oracle: `sid.serial#`).
     Sid,
-    /// `trace`: the request by its trace id, as the comment of the statement says it (sqlcommenter: `traceparent`).
+    /// `trace`: the request by its trace id, as the comment of the statement says (sqlcommenter: `traceparent`).
     Trace,
-    /// `route`: of the request, as the comment says it.
+    /// `route`: of the request, as the comment says.
     Route,
-    /// `controller`: of the request, as the comment says it.
+    /// `controller`: of the request, as the comment says.
     Controller,
-    /// `comment_application`: the application, as the comment says it; not what the connection calls itself.
+    /// `comment_application`: the application, as the comment says; not what the connection calls itself.
     CommentApplication,
     /// `routine`: innermost function of a procedural language in the stack (PostgreSQL: PL/pgSQL).
     Routine,
     /// `routine_line`: the same with the line that it was at.
     RoutineLine,
-    /// `second`: second of the recording, UTC; of an event, that in which it ended.
+    /// `second`: second of the recording, UTC; for an event, the one in which it ended.
     Second,
     /// `name` (or `wait`): wait event, system call, block operation.
     Name,
@@ -92,7 +92,7 @@ pub enum Dimension {
 }
 
 impl Dimension {
-    /// Those that time has, in the order of the documentation.
+    /// Dimensions of time, in the order of the documentation.
     pub const OF_TIME: [Dimension; 29] = [
         Dimension::Session,
         Dimension::User,
@@ -125,7 +125,7 @@ impl Dimension {
         Dimension::Second,
     ];
 
-    /// Those that latencies have, in the order of the documentation.
+    /// Dimensions of latencies, in the order of the documentation.
     pub const OF_LATENCIES: [Dimension; 25] = [
         Dimension::Name,
         Dimension::Kind,
@@ -154,19 +154,19 @@ impl Dimension {
         Dimension::Sid,
     ];
 
-    /// Reads the name of one that time has.
+    /// Parses the name of a dimension of time.
     ///
     /// # Errors
-    /// It is none; the message says which there are.
+    /// No such dimension; the message lists those there are.
     pub fn parse_of_time(name: &str) -> Result<Dimension, String> {
         named(name, &Dimension::OF_TIME)
             .map_err(|choice| format!("unknown dimension '{name}': choose from {choice}"))
     }
 
-    /// Reads the name of one that latencies have.
+    /// Parses the name of a dimension of latencies.
     ///
     /// # Errors
-    /// It is none; the message says which there are.
+    /// No such dimension; the message lists those there are.
     pub fn parse_of_latencies(name: &str) -> Result<Dimension, String> {
         let name = match name {
             "wait" => Dimension::Name.as_str(),
@@ -176,7 +176,7 @@ impl Dimension {
             .map_err(|choice| format!("latencies have no dimension '{name}': choose from {choice}"))
     }
 
-    /// What tells time apart where the caller says nothing: the wait, or the program in files that know no database.
+    /// The default: the wait, or the program in files that know no database.
     pub fn usual(meta: &Meta) -> Dimension {
         if meta.database.product.is_empty() && !meta.files.is_empty() {
             Dimension::Program
@@ -185,7 +185,7 @@ impl Dimension {
         }
     }
 
-    /// What is known of a session; none where the dimension is no fact of sessions.
+    /// What is known of a session; none if the dimension is not a fact of sessions.
     pub fn of_session(self, session: &Session) -> Option<&str> {
         Some(match self {
             Dimension::User => &session.user,
@@ -203,7 +203,7 @@ impl Dimension {
         })
     }
 
-    /// What the comment of a statement says; none where the dimension is nothing that comments say.
+    /// What the comment of a statement says; none if the dimension is not something that comments say.
     pub fn of_comment(self, comment: &CommentRow) -> Option<&str> {
         Some(match self {
             Dimension::Trace => &comment.trace_id,
@@ -225,7 +225,7 @@ impl Dimension {
         self.of_comment(&NO_COMMENT).is_some()
     }
 
-    /// What is known of a session, or else what the comment of its statement says; none where the dimension is neither.
+    /// What is known of a session, or else what the comment of its statement says; none if the dimension is neither.
     pub(crate) fn of_request<'a>(self, session: &'a Session, comment: Comment<'a>) -> Option<&'a str> {
         match (self.of_session(session), self.of_said(comment)) {
             (Some(""), Some(said)) | (None, Some(said)) => Some(said),
@@ -241,7 +241,7 @@ impl Dimension {
         }
     }
 
-    /// True for what is known of parts of blocked time only.
+    /// True for what is known only of parts of blocked time.
     pub(crate) fn is_of_causes(self) -> bool {
         matches!(self, Dimension::Cause | Dimension::Root)
     }
@@ -296,7 +296,7 @@ impl fmt::Display for Dimension {
     }
 }
 
-/// The one that is called so, or what the others are called.
+/// The dimension of this name, or else the names of all.
 fn named(name: &str, all: &[Dimension]) -> Result<Dimension, String> {
     let found = all.iter().find(|dimension| dimension.as_str() == name);
     found.copied().ok_or_else(|| {
@@ -305,7 +305,7 @@ fn named(name: &str, all: &[Dimension]) -> Result<Dimension, String> {
     })
 }
 
-/// Those of `by` of which nothing is known in any of these rows of labels.
+/// The dimensions of `by` for which none of these rows of labels has a known value.
 pub(crate) fn not_recorded<'a>(
     by: &[Dimension],
     labels: impl Iterator<Item = &'a [String]> + Clone,
@@ -323,13 +323,13 @@ pub(crate) fn not_recorded<'a>(
 
 /// Stands for an empty value.
 pub(crate) const NONE: &str = "[none]";
-/// Stands for a value that nobody knows.
+/// Stands for an unknown value.
 pub(crate) const NOT_KNOWN: &str = "[unknown]";
 
-/// Stands for the plan of time of which the database has told none.
+/// Stands for the plan where the database reported none.
 const NO_PLAN: &str = "[no plan id]";
 
-/// One that says nothing.
+/// A comment that says nothing.
 static NO_COMMENT: CommentRow = CommentRow {
     id: comment::NONE,
     trace_id: String::new(),
@@ -357,7 +357,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// `[none]` stands for an empty value, `[unknown]` for one that nobody knows.
+    /// `[none]` stands for an empty value, `[unknown]` for an unknown one.
     pub(crate) fn label(&self, dimensions: &mut Dimensions) -> String {
         match self {
             Value::Session(id) => match dimensions.session(*id).pid {
@@ -388,7 +388,7 @@ impl Value {
 pub struct GroupKey(Vec<Value>);
 
 impl GroupKey {
-    /// The group to which a row belongs, or a part of one.
+    /// The group that a row, or a part of one, belongs to.
     pub(crate) fn of(by: &[Dimension], activity: &Activity<'_>) -> GroupKey {
         let Activity {
             row,
@@ -428,7 +428,7 @@ impl GroupKey {
         GroupKey(by.iter().map(value).collect())
     }
 
-    /// The same with the statements that stand for those of it.
+    /// The same with each statement replaced by the one that represents it.
     pub(crate) fn grouped(mut self, alike: &AlikeStatements) -> GroupKey {
         for value in &mut self.0 {
             if let Value::Statement(id) | Value::Query(id) | Value::SqlId(id) = value {
@@ -454,7 +454,7 @@ impl GroupKey {
         })
     }
 
-    /// The statement, when it is one of the dimensions by its id.
+    /// The statement, when its id is one of the dimensions.
     pub(crate) fn query(&self) -> Option<u64> {
         self.0.iter().find_map(|value| match value {
             Value::Query(id) => Some(*id),
@@ -477,7 +477,7 @@ impl GroupKey {
     }
 }
 
-/// How a statement is called: its `sql_id`, its hash value before there was one, else its identity.
+/// The name of a statement: its `sql_id`, else its hash value (older databases), else its id.
 pub(crate) fn statement_name(id: u64, sql_id: Option<&str>, hash_value: u64) -> String {
     match (sql_id, hash_value) {
         (Some(sql_id), _) => sql_id.to_string(),
@@ -486,7 +486,7 @@ pub(crate) fn statement_name(id: u64, sql_id: Option<&str>, hash_value: u64) -> 
     }
 }
 
-/// Stands for a statement of which nothing but its identity is known; 0 = not even that.
+/// Stands for a statement of which nothing but its id is known; 0 = not even that.
 fn nameless(statement: u64) -> String {
     match statement {
         0 => NOT_KNOWN.to_string(),
@@ -499,12 +499,12 @@ pub(crate) fn query_id(statement: u64) -> String {
     statement.cast_signed().to_string()
 }
 
-/// The same where it is known: 0 = none.
+/// [`query_id`] if it is known: 0 = none.
 pub(crate) fn known_query_id(statement: u64) -> Option<String> {
     (statement != 0).then(|| query_id(statement))
 }
 
-/// The id of a plan as the database shows it: signed, as a queryid. 0 = none was told.
+/// The id of a plan as the database shows it: signed, like a queryid. 0 = none was reported.
 fn plan_label(plan: i64) -> String {
     match plan {
         0 => NO_PLAN.to_string(),
@@ -520,7 +520,7 @@ pub(crate) fn moment(us: i64) -> String {
     }
 }
 
-/// The same in two parts, date and time of day; none outside of the calendar.
+/// The same as date and time of day; none outside of the calendar.
 pub(crate) fn date_and_time(us: i64) -> Option<(String, String)> {
     let timestamp = jiff::Timestamp::from_second(us.div_euclid(SECOND_US)).ok()?;
     let part = |format: &str| timestamp.strftime(format).to_string();

@@ -1,8 +1,8 @@
 //! A heat map of latencies as SVG: time to the right, latency upwards in powers of two, colour for the number of
 //! events.
 //!
-//! The colours are those of magma, in which equal steps look equally large, from light (one event) to dark (the fullest
-//! cell) on a logarithmic scale: a single slow event among thousands of fast ones is seen. No event, no colour.
+//! The colours are those of magma, which is perceptually uniform, from light (one event) to dark (the fullest cell) on
+//! a logarithmic scale: a single slow event is visible among thousands of fast ones. No event, no colour.
 
 use crate::drawing::{CHARACTER_PX, GRID, INK, PALE_INK, Svg, shortened};
 use crate::filter::SECOND_US;
@@ -16,16 +16,16 @@ const LEFT: i32 = 76;
 const RIGHT: i32 = 24;
 const TOP: i32 = 74;
 const BELOW: i32 = 92;
-/// Narrower than this the title does not fit.
+/// The title does not fit into less.
 const MIN_WIDTH: i32 = 760;
-/// Columns and rows are so large that the map is about this large.
+/// Columns and rows are sized so that the map is about this large.
 const MAP_WIDTH: i32 = 880;
 const MAP_HEIGHT: i32 = 400;
 const COLUMN_PX: (i32, i32) = (3, 64);
 const ROW_PX: (i32, i32) = (4, 14);
-/// Between labels of an axis at least.
+/// Minimum distance between labels of an axis.
 const LABEL_GAP_PX: (f64, i32) = (64.0, 16);
-/// The legend.
+/// Size of the legend.
 const LEGEND_PX: (i32, i32) = (240, 12);
 /// Anchors of the colours, light to dark.
 pub(crate) const COLOURS: [[u8; 3]; 8] = [
@@ -92,7 +92,7 @@ pub fn render(map: &HeatMap) -> String {
     time_axis(map, &layout, &mut svg);
     svg.line(format_args!(r#"<g shape-rendering="crispEdges">"#));
     let largest = map.largest_count();
-    // Where there is room for it, a line of background keeps cells apart.
+    // Where there is room, a line of background separates columns.
     let gap = i32::from(layout.column >= 8);
     for ((column, row), cell) in &map.cells {
         svg.line(format_args!(
@@ -166,8 +166,7 @@ fn latency_axis(map: &HeatMap, layout: &Layout, svg: &mut Svg) {
     svg.text((LEFT - 8, TOP - 14), "end", PALE_INK, "latency");
 }
 
-/// A power of two of microseconds. Its 1024th is called 1 ms: that is the custom, and the exact bounds are in the hover
-/// titles.
+/// A power of two in microseconds. 1024 us is labelled 1 ms, as is customary; the exact bounds are in the hover titles.
 fn power_label(power: i32) -> String {
     match power {
         ..0 => format!("{} ns", (1e3 * f64::from(power).exp2()).round()),
@@ -177,7 +176,7 @@ fn power_label(power: i32) -> String {
     }
 }
 
-/// Seconds since the start of the recording, as `--from` and `--to` take them.
+/// Seconds since the start of the recording, as `--from` and `--to` accept them.
 fn time_axis(map: &HeatMap, layout: &Layout, svg: &mut Svg) {
     let bottom = TOP + layout.map_height;
     let start_s = map.meta.start_us.div_euclid(SECOND_US);
@@ -282,7 +281,7 @@ fn legend(map: &HeatMap, layout: &Layout, largest: u128, svg: &mut Svg) {
         let text = count.to_string();
         let half = i32::try_from(text.len()).unwrap_or(0) * 4 + 4;
         let last = i32::try_from(largest_text.len()).unwrap_or(0) * 4 + 4;
-        // The largest has its place in any case.
+        // The largest count always gets its label.
         if x - half < right || (count < largest && x + half > LEFT + width - last) {
             return;
         }

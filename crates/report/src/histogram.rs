@@ -1,9 +1,9 @@
-//! Distribution of latencies: rows of `latency` in, quantiles and the histogram that people know out.
+//! Distribution of latencies: rows of `latency` in, quantiles and a power-of-two histogram out.
 //!
-//! Buckets of a recording (1/64 of a power of two of nanoseconds) are kept as they are, so histograms add up exactly,
-//! in any order. What is shown is coarser: powers of two of microseconds. 1 µs is no power of two of nanoseconds, so
-//! some buckets lie across a bound of what is shown; such a bucket goes, whole, where its middle lies. Splitting it
-//! would be a guess. A latency can so be shown in the neighbouring bucket only if it is within 1 % of the bound.
+//! Buckets of a recording (1/64 of a power of two in nanoseconds) are kept as they are, so histograms add up exactly,
+//! in any order. Shown buckets are coarser: powers of two in microseconds. 1 µs is not a power of two in nanoseconds,
+//! so some recorded buckets straddle a shown bound; such a bucket is assigned whole, by its middle: splitting it would
+//! be a guess. So a latency can appear in the neighbouring bucket only if it is within 1 % of the bound.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::fields::ns_as_us;
 
-/// Nanoseconds of a microsecond.
+/// Nanoseconds in a microsecond.
 const MICROSECOND_NS: u64 = 1_000;
 
 /// Counted latencies. Sums are 128 bits wide: no recording can make them overflow.
@@ -95,8 +95,8 @@ impl Histogram {
         self.sum_ns().checked_div(self.count())
     }
 
-    /// The latency in nanoseconds that the part `q` (0 to 1) of the events does not exceed, good to 1 %: the middle of
-    /// the bucket in which it lies, and never more than the longest latency there. None without events.
+    /// The latency in nanoseconds that a fraction `q` (0 to 1) of the events does not exceed, accurate to 1 %: the
+    /// middle of its bucket, and never more than the longest latency there. None without events.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         if self.count() == 0 {
             return None;
@@ -164,7 +164,7 @@ pub(crate) fn middle((from_ns, to_ns): (u64, u64)) -> u64 {
     from_ns.midpoint(to_ns.saturating_sub(1).max(from_ns))
 }
 
-/// The power of two of microseconds below which a latency lies: 0 = below 1 µs.
+/// The power of two in microseconds that a latency is below: 0 = below 1 µs.
 fn power_of(ns: u64) -> u32 {
     (ns / MICROSECOND_NS).checked_ilog2().map_or(0, |power| power + 1)
 }

@@ -1,4 +1,4 @@
-//! Who had the CPUs of the host: the server, other processes, the hypervisor, or nobody.
+//! Who used the host's CPUs: the server, other processes, the hypervisor, or nobody.
 
 use std::collections::BTreeMap;
 
@@ -8,25 +8,25 @@ use serde::Serialize;
 use crate::filter::Filter;
 use crate::sums::percent;
 
-/// Of the CPUs' time, in percent: less is not named.
+/// A smaller share of the CPUs' time, in percent, is not mentioned.
 const WORTH_NAMING: f64 = 1.0;
-/// As many processes are named.
+/// Maximum number of processes that are named.
 const NAMED: usize = 3;
 
-/// What the CPUs of the host did in the period, whoever the report is about. Nanoseconds.
+/// What the CPUs of the host did in the period, whichever sessions the report is about. Nanoseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HostCpu {
-    /// All of it: time that passed, of each CPU.
+    /// Elapsed time, summed over all CPUs.
     pub cpus_ns: u128,
-    /// Recorded processes had one.
+    /// Used by recorded processes.
     pub server_ns: u128,
-    /// Other processes, and interrupts: what is left.
+    /// Other processes, and interrupts: the remainder.
     pub others_ns: u128,
-    /// The hypervisor.
+    /// Stolen by the hypervisor.
     pub stolen_ns: u128,
-    /// Nobody.
+    /// Idle.
     pub idle_ns: u128,
-    /// `others_ns` by samples, largest first; what an empty name stands for are all that have few of them. Empty when none fell.
+    /// `others_ns` by samples, largest first; an empty name stands for all processes that have few. Empty without samples.
     pub others: Vec<OtherProcess>,
 }
 
@@ -35,9 +35,9 @@ pub struct HostCpu {
 pub struct OtherProcess {
     /// As the kernel has it (/proc/PID/comm).
     pub name: String,
-    /// Samples in which they had a CPU.
+    /// Samples in which they were on a CPU.
     pub samples: u128,
-    /// Their part of the others' time.
+    /// Their share of the others' time.
     pub ns: u128,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct HostCpuBuilder {
 }
 
 impl HostCpuBuilder {
-    /// Whom the filter chooses does not matter: a CPU is anybody's.
+    /// The sessions that the filter chooses do not matter: CPUs are shared.
     pub(crate) fn add_counter(&mut self, row: &CounterRow, filter: &Filter) {
         if !filter.takes_time(row.time) {
             return;
@@ -101,12 +101,12 @@ impl HostCpuBuilder {
         }
     }
 
-    /// None when that was not recorded.
+    /// None when the host's CPU time was not recorded.
     pub(crate) fn finish(self) -> Option<HostCpu> {
         if self.cpus_ns == 0 {
             return None;
         }
-        // The clocks differ: idle time is counted to the microsecond, told in hundredths of a second.
+        // The parts may exceed the whole: the clocks differ, and idle time comes in hundredths of a second.
         let left_ns = self
             .cpus_ns
             .saturating_sub(self.idle_ns + self.stolen_ns + self.server_ns);

@@ -1,9 +1,9 @@
-//! Which layer of the kernel a stack is in, told by the names of functions and modules.
+//! Which layer of the kernel a stack is in, derived from the names of functions and modules.
 //!
-//! A stack belongs to the layer of its leaf-most function that is in the table. What serves every layer (locks, string
-//! functions, radix trees, return thunks) is not in the table, so its time is that of its caller. Underscores before a
-//! name do not count, and the longest beginning that fits decides. Functions of a module that is in the table belong to
-//! the layer of the module, even when they have no symbol.
+//! A stack belongs to the layer of its leaf-most function that is in the table. Functions that serve every layer (locks, string
+//! functions, radix trees, return thunks) are not in the table, so their time is that of their caller. Leading underscores of a name
+//! are ignored, and the longest matching prefix decides. Functions of a module that is in the table belong to the layer of the module,
+//! even when they have no symbol.
 
 use dbtime_model::Frame;
 
@@ -12,7 +12,7 @@ use dbtime_model::Frame;
 pub enum KernelLayer {
     /// Entry, exit, and what every system call does.
     SystemCall,
-    /// Files as every file system has them: permissions, access times, notification.
+    /// What all file systems share: permissions, access times, notification.
     Vfs,
     /// ext4, XFS, …: from a place in a file to a place on a device.
     FileSystem,
@@ -64,9 +64,9 @@ impl KernelLayer {
     }
 }
 
-/// Root of the paths of interrupts in a trace of the kernel: they are not the work of the calls that they hit.
+/// Root of the paths of interrupts in a kernel trace: they are not the work of the calls that they interrupt.
 pub(crate) const INTERRUPT_ROOT: &str = "[interrupt]";
-/// Root of the paths of preemption there.
+/// Root of the paths of preemption in a kernel trace.
 pub(crate) const PREEMPTION_ROOT: &str = "[preemption]";
 
 /// Root of the paths of timer samples that hit the tracer at work.
@@ -78,12 +78,12 @@ pub(crate) fn is_call_root(symbol: &str) -> bool {
     !is_foreign_root(symbol) && !symbol.starts_with("finish_task_switch")
 }
 
-/// True for these three.
+/// True for the three roots above.
 pub(crate) fn is_foreign_root(symbol: &str) -> bool {
     [INTERRUPT_ROOT, PREEMPTION_ROOT, TRACING_ROOT].contains(&symbol)
 }
 
-/// Beginnings of functions, separated by blanks, without underscores before them.
+/// Prefixes of function names, separated by spaces, without leading underscores.
 const FUNCTIONS: &[(KernelLayer, &str)] = &[
     (
         SystemCall,
@@ -167,7 +167,7 @@ const FUNCTIONS: &[(KernelLayer, &str)] = &[
     ),
 ];
 
-/// Beginnings of modules, separated by blanks.
+/// Prefixes of module names, separated by spaces.
 const MODULES: &[(KernelLayer, &str)] = &[
     (
         FileSystem,
@@ -200,8 +200,7 @@ pub fn layer_of_frame(frame: &Frame) -> Option<KernelLayer> {
         .map(|(layer, _)| layer)
 }
 
-/// Modules that are built into many kernels: functions that begin so are named after them, as they would be if the
-/// module had been loaded.
+/// Modules that are built into many kernels: functions with these prefixes are named after them, as if the module had been loaded.
 const BUILT_IN: &[(&str, &str)] = &[
     ("ext4_", "ext4"),
     ("ext2_", "ext2"),
@@ -244,8 +243,8 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("perf_", "perf"),
 ];
 
-/// Name of the part of the kernel that a function belongs to: its module, or the subsystem of what is built in (`ext4`,
-/// `block`, `mm`, `net` …); none when it serves all of them or is not known.
+/// Name of the part of the kernel that a function belongs to: its module, or the subsystem if it is built in (`ext4`, `block`, `mm`,
+/// `net` …); none when it serves all of them or is not known.
 pub(crate) fn subsystem<'a>(module: &'a str, symbol: &str) -> Option<&'a str> {
     let module = module.trim_matches(['[', ']']);
     if !matches!(module, "" | "kernel" | "vmlinux" | "kernel.kallsyms") {
@@ -271,7 +270,7 @@ pub(crate) fn subsystem<'a>(module: &'a str, symbol: &str) -> Option<&'a str> {
     })
 }
 
-/// The layer of the longest beginning that fits, and that beginning.
+/// The layer of the longest matching prefix, and that prefix.
 fn longest_match(table: &[(KernelLayer, &'static str)], name: &str) -> Option<(KernelLayer, &'static str)> {
     table
         .iter()

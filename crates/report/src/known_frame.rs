@@ -1,4 +1,4 @@
-//! Frames of stacks, each kept once: a recording has a thousand times as many places in stacks as it has functions.
+//! Frames of stacks, each stored once: in a recording, frames in stacks outnumber functions a thousand to one.
 
 use std::borrow::Borrow;
 use std::collections::HashSet;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use dbtime_model::Frame;
 
-/// A frame that is kept once, however many stacks it is in. As large as a pointer.
+/// A frame that is stored once, however many stacks it is in. As large as a pointer.
 #[derive(Debug, Clone)]
 pub struct KnownFrame(Arc<Named>);
 
@@ -45,7 +45,7 @@ impl Borrow<Frame> for KnownFrame {
     }
 }
 
-// As `Borrow` demands: by the frame alone.
+// By the frame alone, as `Borrow` requires.
 impl Hash for KnownFrame {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let frame: &Frame = self;
@@ -70,12 +70,12 @@ pub(crate) struct KnownFrames {
 }
 
 impl KnownFrames {
-    /// The one frame that is equal to this.
+    /// The shared copy of this frame.
     pub(crate) fn keep(&mut self, frame: &Frame) -> KnownFrame {
         if let Some(known) = self.frames.get(frame) {
             return known.clone();
         }
-        // Functions of the same name are many more than names: operators, constructors, frames without a name.
+        // Many functions share a name: operators, constructors, frames without a name.
         let label = frame.label();
         let label = match self.labels.get(label.as_str()) {
             Some(known) => Arc::clone(known),
@@ -97,7 +97,7 @@ impl KnownFrames {
         self.frames.iter().map(Deref::deref)
     }
 
-    /// Forgets frames that nobody else has any more.
+    /// Forgets frames that nobody else refers to any more.
     pub(crate) fn forget_unused(&mut self) {
         self.frames.retain(|frame| Arc::strong_count(&frame.0) > 1);
         self.labels.retain(|label| Arc::strong_count(label) > 1);

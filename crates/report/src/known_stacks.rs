@@ -1,4 +1,4 @@
-//! Stacks, each as the frames that are kept once, and the innermost function of a procedural language in it.
+//! Stacks as shared frames, and the innermost procedural-language function of each.
 
 use std::collections::HashMap;
 
@@ -11,14 +11,14 @@ use crate::known_frame::{KnownFrame, KnownFrames};
 pub(crate) struct KnownStacks {
     frames: KnownFrames,
     stacks: HashMap<StackId, Box<[KnownFrame]>>,
-    /// Of the stacks that have any: the innermost function of a procedural language, and its line.
+    /// The innermost procedural-language function and its line, for stacks that have one.
     routines: HashMap<StackId, [KnownFrame; 2]>,
-    /// Frames of all stacks, as often as they are in any.
+    /// Number of frames of all stacks, shared ones counted in each.
     depth: usize,
 }
 
 impl KnownStacks {
-    /// A stack that is described.
+    /// Adds the description of a stack.
     pub(crate) fn learn(&mut self, row: &StackRow) {
         let frames: Box<[KnownFrame]> = row.frames.iter().map(|frame| self.frames.keep(frame)).collect();
         if let Some(routine) = innermost_routine(&frames) {
@@ -35,7 +35,7 @@ impl KnownStacks {
         self.stacks.get(&id).map(AsRef::as_ref)
     }
 
-    /// The innermost function of a procedural language in a stack, and its line.
+    /// The innermost procedural-language function in a stack, and its line.
     pub(crate) fn routine_of(&self, id: StackId) -> Option<&[KnownFrame; 2]> {
         self.routines.get(&id)
     }
@@ -45,12 +45,12 @@ impl KnownStacks {
         self.frames.iter()
     }
 
-    /// Frames of all stacks, as often as they are in any: what their memory depends on.
+    /// Number of frames of all stacks, shared ones counted in each: what their memory depends on.
     pub(crate) fn depth(&self) -> usize {
         self.depth
     }
 
-    /// Forgets all other stacks, and the frames that are in none of those that stay.
+    /// Forgets all other stacks, and the frames that no remaining stack has.
     pub(crate) fn retain(&mut self, is_kept: impl Fn(StackId) -> bool) {
         self.stacks.retain(|id, _| is_kept(*id));
         self.routines.retain(|id, _| is_kept(*id));
@@ -59,7 +59,7 @@ impl KnownStacks {
     }
 }
 
-/// A function stands in the stack twice: once for all of it, and once for the line that it was at, if it had come to one.
+/// A function is in the stack twice: once as a whole, and once for the line it was at, if it had reached one.
 fn innermost_routine(frames: &[KnownFrame]) -> Option<[KnownFrame; 2]> {
     let is_routine = |frame: &KnownFrame| frame.module == PLPGSQL;
     let at = frames.iter().rposition(is_routine)?;

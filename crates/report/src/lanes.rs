@@ -1,9 +1,9 @@
 //! Stacks laid out in time, session by session, for formats that are timelines.
 //!
-//! A recording knows the second, not the moment: inside a second the stacks of a session are laid end to end in the order
-//! of their names. Their lengths are true, their order inside the second is not. Since time is conserved, the stacks of
-//! a second fill what the session spent in it; what is longer (an imported wait stands in the second in which it ended)
-//! pushes the next second back. Where the recording counts no time, one sample or count is drawn as one millisecond.
+//! A recording has seconds, not exact times: within a second, the stacks of a session are laid end to end, sorted by
+//! name. Their lengths are true, their order within the second is not. Since time is conserved, the stacks of a second
+//! fill the time that the session spent in it; what is longer (an imported wait is in the second in which it ended)
+//! pushes the next second back. Where the recording does not count time, one sample or count is drawn as one millisecond.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use crate::group::Dimension;
 /// Nanoseconds that stand for a sample or count.
 const DRAWN_NS: u128 = 1_000_000;
 
-/// What a timeline has to know beside the levels.
+/// What a timeline needs beside the levels.
 pub(crate) const DIMENSIONS: &[Dimension] = &[Dimension::Session, Dimension::Second];
 
-/// A session with its stacks in time.
+/// A session with its stacks placed in time.
 pub(crate) struct Lane<'a> {
     /// As it is shown: the pid, or `[unknown]`.
     pub(crate) session: &'a str,
@@ -26,7 +26,7 @@ pub(crate) struct Lane<'a> {
     pub(crate) stacks: Vec<Placed<'a>>,
 }
 
-/// A stack in time. Nanoseconds of the recording's clock.
+/// A stack placed in time. Nanoseconds of the recording's clock.
 pub(crate) struct Placed<'a> {
     pub(crate) begin_ns: u64,
     pub(crate) end_ns: u64,
@@ -50,7 +50,7 @@ pub(crate) fn lanes(folded: &Folded) -> Vec<Lane<'_>> {
     by_session
         .into_iter()
         .map(|(session, mut stacks)| {
-            // They are in the order of their names already.
+            // They are already sorted by name.
             stacks.sort_by_key(|stack| stack.second_us);
             let mut end = 0u64;
             let stacks = stacks

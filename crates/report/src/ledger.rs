@@ -30,8 +30,8 @@ impl Section {
     /// Every section, in the order of reports.
     pub const ALL: [Section; 3] = [Section::DbTime, Section::Idle, Section::Background];
 
-    /// The section of a session's time in an idle wait or outside of one. A client's session that is ready to run inside of
-    /// an idle wait has been woken, as a rule by a command: it has no CPU to take it up, and the client waits.
+    /// The section of a session's time in an idle wait or outside of one. A client's session that is ready to run inside an
+    /// idle wait has been woken, usually by a command: it has no CPU to run it, and the client waits.
     pub fn of(backend_type: &BackendType, idle: bool, state: State) -> Section {
         match (backend_type.is_foreground(), idle && state != State::Runnable) {
             (true, false) => Section::DbTime,
@@ -53,9 +53,9 @@ impl Section {
 /// Whether a session had something to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rest {
-    /// It had; true of all of DB time.
+    /// It had; true for all of DB time.
     None,
-    /// It waited for work; true of all of [`Section::Idle`], as the next one.
+    /// It waited for work. All of [`Section::Idle`] is this or the next one.
     Idle,
     /// It waited for its client while its transaction was open: others may have waited for its locks.
     IdleInTransaction,
@@ -102,7 +102,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Dimensions of [`Ledger::by`] of which the recording knows nothing.
+    /// Dimensions of [`Ledger::by`] about which the recording says nothing.
     pub fn not_recorded(&self) -> Vec<Dimension> {
         not_recorded(&self.by, self.rows.iter().map(|row| row.labels.as_slice()))
     }
@@ -156,7 +156,7 @@ impl LedgerBuilder {
         });
     }
 
-    /// `alike`: statements that are taken as one.
+    /// `alike`: statements that are treated as one.
     pub(crate) fn finish(mut self, alike: &AlikeStatements, dimensions: &mut Dimensions) -> Ledger {
         if !alike.is_none() {
             for ((section, rest, key), sums) in std::mem::take(&mut self.groups) {

@@ -24,16 +24,16 @@ const BY_CLASS: [(&str, char); 19] = [
     ("Configuration", 'G'),
     (Wait::UNKNOWN, 'X'),
 ];
-/// There is none left.
+/// For values when no letter is left.
 const NONE_LEFT: char = '#';
 
-/// Which letters were given, to what.
+/// Which value was given which letter.
 #[derive(Debug, Default)]
 pub(crate) struct Letters(Vec<(String, char)>);
 
 impl Letters {
-    /// Gives one to each that has none yet: that of the class, else the first one of its own that is free, for as many as can have their
-    /// very first one that.
+    /// Gives a letter to each value that has none yet: that of its class, else the first free one of its own letters, else any. Values
+    /// whose first choice is free get it before the others choose.
     pub(crate) fn give<'a>(&mut self, labels: impl Iterator<Item = &'a str> + Clone) {
         for only_first in [true, false] {
             for label in labels.clone() {
@@ -59,13 +59,13 @@ impl Letters {
             .find_map(|(other, letter)| (other == label).then_some(*letter))
     }
 
-    /// The letter of one that was given one.
+    /// The letter that a value was given.
     pub(crate) fn of(&self, label: &str) -> char {
         self.find(label).unwrap_or(NONE_LEFT)
     }
 }
 
-/// What it would like best: its own letters.
+/// A value's preferred letters: that of its class, then its own.
 fn wishes(label: &str) -> impl Iterator<Item = char> {
     let of_class = BY_CLASS
         .into_iter()

@@ -1,4 +1,4 @@
-//! Rows to answers, answers to text, JSON and flame graphs. Reads no `/proc` and touches no terminal.
+//! Turns rows into answers, and answers into text, JSON and flame graphs. Reads no `/proc` and touches no terminal.
 //!
 //! ```text
 //! Source ──report()───▶ Report ────────▶ text::render, json::render
@@ -24,9 +24,9 @@
 //! Sources ──compare()──▶ Comparison ────▶ text::render_comparison, json::render_comparison
 //! ```
 //!
-//! Analysis and presentation are apart: everything that is computed is in the answer ([`Report`] and so on), and
-//! what renders it computes nothing. Names (symbols, users, statements) are kept as they were recorded; text, SVG
-//! and folded stacks make them safe when they are written.
+//! Analysis and presentation are separate: everything that is computed is in the answer ([`Report`] and so on), and renderers
+//! compute nothing. Names (symbols, users, statements) are kept as they were recorded; text, SVG and folded stacks make them
+//! safe when they are written.
 
 mod alike_statements;
 mod block_io;

@@ -1,7 +1,7 @@
 //! Where the rows of a report come from: a recording on disk, or rows in memory (imported, live).
 //!
-//! Sessions, stacks and statements are loaded whole; activity, latencies and counters are handed on batch by batch, so
-//! that the memory of a report depends on what it distinguishes and not on how long the recording is.
+//! Sessions, stacks and statements are loaded whole; activity, latencies and counters are passed on batch by batch, so
+//! that the memory of a report depends on what it distinguishes, not on the length of the recording.
 
 use std::any::Any;
 use std::path::Path;
@@ -17,7 +17,7 @@ use dbtime_model::{
 use crate::dimensions::Dimensions;
 use crate::recent::MoreTables;
 
-/// Rows and what is said about them.
+/// Rows and their metadata.
 #[derive(Debug)]
 pub struct Source {
     backing: Backing,
@@ -26,20 +26,20 @@ pub struct Source {
     part: Option<Part>,
 }
 
-/// The part of a store that was chosen when it was opened: there may be more in it, because files hold whole hours.
+/// The part of a store that was chosen on opening it: the source may have more, because files hold whole hours.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Part {
-    /// First moment, microseconds since the Unix epoch; none = from the begin.
+    /// First moment, microseconds since the Unix epoch; none = from the beginning.
     pub from_us: Option<i64>,
-    /// First moment that is not meant any more; none = to the end.
+    /// First moment after the part; none = to the end.
     pub to_us: Option<i64>,
 }
 
-/// Rows in memory, which somebody else may have too, and what is taken of them.
+/// Rows in memory, which others may share, and which of them are used.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedRows {
     pub(crate) rows: Arc<Rows>,
-    /// Of which seconds the rows are taken: false = only the causes are.
+    /// Whether the rows are in the chosen time: false = only the causes are used.
     pub(crate) is_in_time: bool,
     pub(crate) more: MoreTables,
 }
@@ -50,7 +50,7 @@ enum Backing {
     Memory {
         meta: Box<Meta>,
         shared: Vec<SharedRows>,
-        /// What the rows name and do not describe themselves.
+        /// What the rows refer to but do not describe themselves.
         described: Dimensions,
     },
 }
@@ -80,7 +80,7 @@ impl Source {
         Recording::open(directory).map(Source::from)
     }
 
-    /// Opens the recording that an open directory is.
+    /// Opens the recording in an open directory.
     ///
     /// # Errors
     /// See [`Recording::open`].
@@ -98,7 +98,7 @@ impl Source {
         Source::shared(meta, vec![all], Dimensions::default())
     }
 
-    /// The same, of rows that are shared, where it is known already what they name.
+    /// Like [`Source::memory`], for shared rows; `described` has what they refer to.
     pub(crate) fn shared(meta: Meta, shared: Vec<SharedRows>, described: Dimensions) -> Source {
         Backing::Memory {
             meta: Box::new(meta),
@@ -114,13 +114,13 @@ impl Source {
         self
     }
 
-    /// The same source, of which only this part is meant.
+    /// The same source, limited to this part.
     pub fn of_part(mut self, part: Part) -> Source {
         self.part = Some(part);
         self
     }
 
-    /// The part that was chosen when it was opened; none: a filter chooses.
+    /// The part that was chosen on opening; none: a filter chooses.
     pub fn part(&self) -> Option<Part> {
         self.part
     }
@@ -141,17 +141,17 @@ impl Source {
         }
     }
 
-    /// Hands on every row of `activity`; returns what could not be read.
+    /// Passes on every row of `activity`; returns what could not be read.
     pub fn activity(&self, mut take: impl FnMut(&ActivityRow)) -> Vec<Problem> {
         self.read(|rows| &rows.activity, &mut take)
     }
 
-    /// Hands on every row of `counters`; returns what could not be read.
+    /// Passes on every row of `counters`; returns what could not be read.
     pub fn counters(&self, mut take: impl FnMut(&CounterRow)) -> Vec<Problem> {
         self.read(|rows| &rows.counters, &mut take)
     }
 
-    /// Hands on every row of `latency`; returns what could not be read.
+    /// Passes on every row of `latency`; returns what could not be read.
     pub fn latency(&self, mut take: impl FnMut(&LatencyRow)) -> Vec<Problem> {
         self.read_where(
             |of| of.is_in_time && of.more.latencies,
@@ -160,17 +160,17 @@ impl Source {
         )
     }
 
-    /// Hands on every row of `spans`; returns what could not be read.
+    /// Passes on every row of `spans`; returns what could not be read.
     pub fn spans(&self, mut take: impl FnMut(&SpanRow)) -> Vec<Problem> {
         self.read(|rows| &rows.spans, &mut take)
     }
 
-    /// Hands on every row of `causes`; returns what could not be read.
+    /// Passes on every row of `causes`; returns what could not be read.
     pub fn causes(&self, mut take: impl FnMut(&CauseRow)) -> Vec<Problem> {
         self.read_where(|of| of.more.causes, |rows| &rows.causes, &mut take)
     }
 
-    /// Hands on every row of `held_locks`; returns what could not be read.
+    /// Passes on every row of `held_locks`; returns what could not be read.
     pub fn held_locks(&self, mut take: impl FnMut(&HeldLockRow)) -> Vec<Problem> {
         self.read_where(
             |of| of.is_in_time && of.more.held_locks,
@@ -179,12 +179,12 @@ impl Source {
         )
     }
 
-    /// Hands on every row of `locks`; returns what could not be read.
+    /// Passes on every row of `locks`; returns what could not be read.
     pub fn locks(&self, mut take: impl FnMut(&LockRow)) -> Vec<Problem> {
         self.read_where(|of| of.is_in_time && of.more.locks, |rows| &rows.locks, &mut take)
     }
 
-    /// Hands on every row of `switches`; returns what could not be read.
+    /// Passes on every row of `switches`; returns what could not be read.
     pub fn switches(&self, mut take: impl FnMut(&SwitchRow)) -> Vec<Problem> {
         self.read(|rows| &rows.switches, &mut take)
     }
@@ -193,7 +193,7 @@ impl Source {
         self.read_where(|of| of.is_in_time, table, take)
     }
 
-    /// `is_taken`: of rows in memory, whether the table is.
+    /// `is_taken`: whether the table of such rows in memory is used.
     fn read_where<T: Table>(
         &self,
         is_taken: impl Fn(&SharedRows) -> bool,

@@ -1,4 +1,4 @@
-//! What to ask next: where an answer points to another view, and the recording has what that one needs.
+//! What to ask next: another view that an answer points to, if the recording has what it needs.
 
 use dbtime_model::latency::kind;
 use dbtime_model::recording::{Clock, Meta};
@@ -22,22 +22,22 @@ use crate::sums::percent;
 use crate::timeline::Timeline;
 use crate::what_if::WhatIfReport;
 
-/// More would be a manual.
+/// Maximum number of steps: more would be a manual.
 const MOST: usize = 2;
-/// Parts of DB time, in percent, from which on a view is worth to be looked at.
+/// Shares of DB time, in percent, from which a view is worth looking at.
 const LOCKS: f64 = 10.0;
 const READS_AND_WRITES: f64 = 20.0;
 const ON_CPU: f64 = 50.0;
 const ONE_STATEMENT: f64 = 50.0;
-/// Times as much as on average is a peak.
+/// A peak is this many times the average.
 const PEAK: f64 = 1.5;
 
-/// A command, and why it is worth to be typed.
+/// A command, and why it is worth running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextStep {
     command: &'static str,
     options: String,
-    /// What it answers, and how much that is about.
+    /// What it answers, and how much time that is about.
     pub why: String,
 }
 
@@ -50,7 +50,7 @@ impl NextStep {
         }
     }
 
-    /// What to type, for recordings of these names.
+    /// The command to type, for recordings of these names.
     pub fn command_line(&self, recordings: &[&str]) -> String {
         let names: Vec<String> = recordings.iter().map(|name| shell_word(name)).collect();
         let names = names.join(" ");
@@ -61,7 +61,7 @@ impl NextStep {
     }
 }
 
-/// As a shell takes it for one word: for commands that people copy.
+/// Quotes a text as one word for a shell: for commands that users copy.
 pub fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/+:@%=,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -70,17 +70,17 @@ pub fn shell_word(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// True when it has rows of this table.
+/// True when the recording has rows of this table.
 fn has<T: Table>(meta: &Meta) -> bool {
     meta.segments.rows.get(T::NAME).is_some_and(|rows| *rows > 0)
 }
 
-/// Whether it is all of a recording of this program: who has chosen a part knows what to ask.
+/// Whether it is the whole of a recording by this program: users who have chosen a part know what to ask.
 fn is_whole(meta: &Meta, filter: &Filter) -> bool {
     *filter == Filter::default() && meta.files.is_empty() && Amounts::of(meta).are_times()
 }
 
-/// What the ledger points to, that about the most time first.
+/// What the ledger points to, the step about the most time first.
 pub fn next_steps(report: &Report) -> Vec<NextStep> {
     let meta = &report.meta;
     if let Some(step) = code_of_a_part(report) {
@@ -111,7 +111,7 @@ pub fn next_steps(report: &Report) -> Vec<NextStep> {
     }
     let io = of_classes(&["IO", "User I/O", "System I/O"]);
     if io >= READS_AND_WRITES && has::<LatencyRow>(meta) {
-        // Where reads came from is known where every call was timed.
+        // Where reads came from is known only if every call was timed.
         let (options, what) = match meta.collector.tier == CALLS_TIER {
             true => ("--io", "where reads came from, page cache or device"),
             false => ("--latency --kind wait", "how long single waits took"),
@@ -140,7 +140,7 @@ pub fn next_steps(report: &Report) -> Vec<NextStep> {
     steps.into_iter().take(MOST).map(|(_, step)| step).collect()
 }
 
-/// Of one session or one statement, to its code.
+/// From one session or one statement to its code.
 fn code_of_a_part(report: &Report) -> Option<NextStep> {
     let filter = &report.filter;
     let (option, rest) = match (filter.sessions.as_slice(), filter.statements.as_slice()) {
@@ -165,7 +165,7 @@ fn code_of_a_part(report: &Report) -> Option<NextStep> {
     (is_whole(&report.meta, &rest) && has_code).then(|| NextStep::new("flame", &option, why))
 }
 
-/// Of who was waited for, to what that one did.
+/// From who was waited for to what that one did.
 pub fn next_steps_of_causes(report: &CauseReport) -> Vec<NextStep> {
     let of_all_time = Filter {
         from_us: None,
@@ -178,7 +178,7 @@ pub fn next_steps_of_causes(report: &CauseReport) -> Vec<NextStep> {
     let first = report.blockers.first().map(|blocker| {
         let pid = blocker.who.pid;
         let did = blocker.doing.first().map(|meanwhile| meanwhile.did.session_state);
-        // It did nothing that a report of it would show.
+        // It did nothing that a report on it would show.
         if did.is_some_and(SessionState::is_idle_in_transaction) && has::<LockRow>(&report.meta) {
             let why =
                 "which locks were held by the session that others waited for longest, and after which statement"
@@ -191,7 +191,7 @@ pub fn next_steps_of_causes(report: &CauseReport) -> Vec<NextStep> {
     first.into_iter().collect()
 }
 
-/// Of where reads came from, to the tables and indexes that were read.
+/// From the sources of reads to the tables and indexes that were read.
 pub fn next_steps_of_reads(report: &IoReport) -> Vec<NextStep> {
     if !is_whole(&report.meta, &report.filter) || report.relations.iter().all(Option::is_none) {
         return Vec::new();
@@ -201,7 +201,7 @@ pub fn next_steps_of_reads(report: &IoReport) -> Vec<NextStep> {
     vec![NextStep::new("report", options, why)]
 }
 
-/// Of latencies, to the same over time; of commands to what slow ones did.
+/// From latencies to the same over time; from commands to what slow ones did.
 pub fn next_steps_of_latencies(report: &LatencyReport) -> Vec<NextStep> {
     if !is_whole(&report.meta, &report.filter) {
         return Vec::new();
@@ -219,7 +219,7 @@ pub fn next_steps_of_latencies(report: &LatencyReport) -> Vec<NextStep> {
     vec![NextStep::new("report", &options, why)]
 }
 
-/// Of slow commands, to the statement that has most of their time.
+/// From slow commands to the statement with most of their time.
 pub fn next_steps_of_commands(report: &CommandReport) -> Vec<NextStep> {
     let first = report.statements.first().filter(|first| first.id != 0);
     let (Some(first), true) = (first, is_whole(&report.meta, &report.filter)) else {
@@ -230,7 +230,7 @@ pub fn next_steps_of_commands(report: &CommandReport) -> Vec<NextStep> {
     vec![NextStep::new("report", &options, why)]
 }
 
-/// Of what changed between two whole recordings, to the same as a page.
+/// From what changed between two whole recordings to the same as a page.
 pub fn next_steps_of_diff(diff: &Diff) -> Vec<NextStep> {
     let all = Filter::default();
     let is_whole = diff.sides.iter().all(|side| is_whole(&side.meta, &all));
@@ -241,13 +241,13 @@ pub fn next_steps_of_diff(diff: &Diff) -> Vec<NextStep> {
     vec![NextStep::new("html", "", why)]
 }
 
-/// Of what changed between two dives, to the same as a page.
+/// From what changed between two dives to the same as a page.
 pub fn next_steps_of_dive_diff() -> Vec<NextStep> {
     let why = "the same as a page: all functions, which can be searched".to_string();
     vec![NextStep::new("html", "", why)]
 }
 
-/// Of stacks as text, to a picture of them.
+/// From stacks as text to a picture of them.
 pub fn next_steps_of_stacks(report: &StackReport) -> Vec<NextStep> {
     if !is_whole(&report.meta, &report.filter) || report.total.total_ns() == 0 {
         return Vec::new();
@@ -256,12 +256,12 @@ pub fn next_steps_of_stacks(report: &StackReport) -> Vec<NextStep> {
     vec![NextStep::new("flame", "", why)]
 }
 
-/// Of who held locks inside the server, to whom all waits were waits for.
+/// From who held locks inside the server to who was waited for in all waits.
 pub fn next_steps_of_latches(report: &LatchReport) -> Vec<NextStep> {
     causes_of_waits(&report.meta, &report.filter)
 }
 
-/// Of what would be, to what was.
+/// From what would be to what was.
 pub fn next_steps_of_what_if(report: &WhatIfReport) -> Vec<NextStep> {
     causes_of_waits(&report.meta, &report.filter)
 }
@@ -274,7 +274,7 @@ fn causes_of_waits(meta: &Meta, filter: &Filter) -> Vec<NextStep> {
     vec![NextStep::new("report", "--causes", why)]
 }
 
-/// Of all sessions' growth, to the one with the most DB time.
+/// From the growth of all sessions to the one with the most DB time.
 pub fn next_steps_of_snapshot(snapshot: &Snapshot) -> Vec<NextStep> {
     let first = snapshot.sessions.first();
     let first = first.filter(|first| first.view.db_time_ns > 0 && first.session.pid != 0);
@@ -286,7 +286,7 @@ pub fn next_steps_of_snapshot(snapshot: &Snapshot) -> Vec<NextStep> {
     vec![NextStep::new("report", &options, why)]
 }
 
-/// Of a time line, to its peak.
+/// From a timeline to its peak.
 pub fn next_steps_of_timeline(timeline: &Timeline) -> Vec<NextStep> {
     if !is_whole(&timeline.meta, &timeline.filter) || timeline.meta.collector.clock != Clock::Utc {
         return Vec::new();
@@ -302,7 +302,7 @@ pub fn next_steps_of_timeline(timeline: &Timeline) -> Vec<NextStep> {
         .max_by(|one, other| of(one).total_cmp(&of(other)))
         .filter(|bucket| of(bucket) > PEAK * active(all, recorded));
     let step = peak.map(|bucket| {
-        // What is chosen begins and ends with the second in which it is said to.
+        // `--from` and `--to` are rounded down to whole seconds, so these are rounded up.
         let round_up = |us: i64| whole_second(us.saturating_add(SECOND_US - 1));
         let since_start = |us: i64| (round_up(us.saturating_sub(timeline.meta.start_us)) / SECOND_US).max(0);
         let options = format!(

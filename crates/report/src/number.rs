@@ -16,8 +16,8 @@ pub(crate) fn exact_seconds(us: i128) -> String {
     format!("{sign}{}.{:06}", us / 1_000_000, us % 1_000_000)
 }
 
-/// How the amounts of a report are written: they are time, or what the recording counts in its place. In the answers they
-/// stand in the same fields (named `ns`), because they add up, split and compare in the same way.
+/// How the amounts of a report are written: they are time, or what the recording counts instead. In answers they are in
+/// the same fields (named `ns`), because they add up, split and compare in the same way.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Amounts(Unit);
 
@@ -31,7 +31,7 @@ impl Amounts {
         self.0 == Unit::Time
     }
 
-    /// `12.346` of seconds, `12` of anything else.
+    /// `12.346` for seconds, `12` for anything else.
     pub(crate) fn number(self, amount: u128) -> String {
         match self.0 {
             Unit::Time => seconds(amount),
@@ -39,7 +39,7 @@ impl Amounts {
         }
     }
 
-    /// As it stands in a table: `-` for none, so that zero and "less than a millisecond" differ.
+    /// As shown in a table: `-` for zero, so that it differs from "less than a millisecond".
     pub(crate) fn cell(self, amount: u128) -> String {
         if amount == 0 {
             "-".to_string()
@@ -57,7 +57,7 @@ impl Amounts {
         format!("{} {unit}", self.number(amount))
     }
 
-    /// What they are, in a heading.
+    /// Their unit, for a heading.
     pub(crate) fn unit(self) -> &'static str {
         match self.0 {
             Unit::Time => "seconds",
@@ -83,7 +83,7 @@ pub(crate) fn microseconds(ns: u128) -> String {
     }
 }
 
-/// What the name of so many things ends in.
+/// The plural ending for this count.
 pub(crate) fn plural(count: impl TryInto<u128>) -> &'static str {
     match count.try_into() {
         Ok(1) => "",
@@ -101,7 +101,7 @@ pub(crate) fn megabytes(bytes: u128) -> String {
     format!("{:.1}", bytes as f64 / f64::from(1 << 20))
 }
 
-/// A time in the unit that suits it, three digits: `870 ns`, `12.3 us`, `1.23 ms`, `45.6 s`.
+/// A time in a suitable unit, three digits: `870 ns`, `12.3 us`, `1.23 ms`, `45.6 s`.
 pub(crate) fn duration(ns: u128) -> String {
     let (unit, unit_ns) = match ns {
         0..1_000 => return format!("{ns} ns"),
@@ -118,7 +118,7 @@ pub(crate) fn duration(ns: u128) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// Between labels of an axis: the smallest of 1, 2, 5 times a power of ten that is as large.
+/// Step between labels of an axis: the smallest of 1, 2, 5 times a power of ten that is not below `least`.
 pub(crate) fn round_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
     [1.0, 2.0, 5.0]
@@ -128,9 +128,9 @@ pub(crate) fn round_step(least: f64) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
-/// A multiple of such a step as it stands at an axis.
+/// A multiple of such a step as a label of an axis.
 pub(crate) fn at_axis(value: f64) -> String {
-    // Without the rest of a sum of binary fractions.
+    // Without the rounding error of summed binary fractions.
     format!("{}", (value * 1e6).round() / 1e6)
 }
 

@@ -1,10 +1,10 @@
-//! Values that many keys have in common, each kept once: a key of a map of millions has its number.
+//! Values that many keys share, each stored once: the keys of a map of millions only have its number.
 
 use std::hash::Hash;
 
 use crate::fast_map::FastMap;
 
-/// Values by number, in the order in which they were first met.
+/// Values by number, in the order in which they were first seen.
 #[derive(Debug)]
 pub(crate) struct Numbered<T>(FastMap<T, u32>);
 
@@ -17,12 +17,12 @@ impl<T> Default for Numbered<T> {
 impl<T: Hash + Eq> Numbered<T> {
     /// The number of a value.
     pub(crate) fn number(&mut self, value: T) -> u32 {
-        // As many as fit into memory: fewer than numbers.
+        // More values than numbers would not fit into memory.
         let next = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
         *self.0.entry(value).or_insert(next)
     }
 
-    /// All values, each at the place of its number.
+    /// All values, each at the index that is its number.
     pub(crate) fn into_values(self) -> Vec<T> {
         let mut values: Vec<(T, u32)> = self.0.into_iter().collect();
         values.sort_unstable_by_key(|(_, number)| *number);

@@ -1,7 +1,8 @@
-//! A profile for OpenTelemetry: the request that a collector takes at `/v1development/profiles` (OTLP over HTTP, binary).
+//! A profile for OpenTelemetry: the request that a collector accepts at `/v1development/profiles` (OTLP over HTTP, binary).
 //!
-//! The protocol of profiles is still in development: this is what the crate `opentelemetry-proto` has of it. As for pprof, the stack is frames of code alone; what time is told apart by are attributes of a sample. A profile has one kind of value, so
-//! there are two, of time and of samples, or the one that the recording counts. Each value has the second that it is of.
+//! The profiles protocol is still in development: this is the version in the crate `opentelemetry-proto`. As for pprof, the stack is frames
+//! of code alone; the dimensions of time are attributes of a sample. A profile has one kind of value, so there are two, of time and of
+//! samples, or one of what the recording counts. Each value has the second that it belongs to.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -49,12 +50,12 @@ fn table<T: Default + Eq + Hash>() -> Numbered<T> {
     table
 }
 
-/// Where an entry stands in its table. There are fewer than that: as many frames and stacks as fit into memory.
+/// Index of an entry in its table. It fits into 32 bits: more frames and stacks would not fit into memory.
 fn index<T: Eq + Hash>(table: &mut Numbered<T>, entry: T) -> i32 {
     i32::try_from(table.number(entry)).unwrap_or(i32::MAX)
 }
 
-/// An attribute as it can be told from others: key and value.
+/// What identifies an attribute: key and value.
 #[derive(Default, PartialEq, Eq, Hash)]
 struct Attribute {
     key: i32,
@@ -66,7 +67,7 @@ struct Dictionary {
     attributes: Numbered<Attribute>,
     /// By name, and whether it is the kernel's.
     functions: Numbered<(bool, i32)>,
-    /// Locations: function by function, they have the same numbers. Leaf first.
+    /// As locations, leaf first. A location has the number of its function.
     stacks: Numbered<Vec<i32>>,
 }
 
@@ -173,7 +174,7 @@ impl Dictionary {
     }
 }
 
-/// How much of a stack there is.
+/// The amount of a stack: time or samples.
 type Amount = fn(&FoldedStack) -> u128;
 
 fn request(folded: &Folded) -> ExportProfilesServiceRequest {
@@ -266,12 +267,12 @@ fn samples_of(folded: &Folded, places: &[(i32, Vec<i32>)], amount: Amount) -> Ve
     samples
 }
 
-/// Of microseconds since the Unix epoch.
+/// From microseconds since the Unix epoch.
 fn nanoseconds(us: i64) -> u64 {
     u64::try_from(us).unwrap_or(0).saturating_mul(1_000)
 }
 
-/// Who was recorded, in the names of OpenTelemetry's conventions.
+/// What was recorded, in the names of OpenTelemetry's conventions.
 fn resource(meta: &Meta) -> Resource {
     let product = meta.database.product.to_lowercase();
     let system = match product.as_str() {
@@ -305,7 +306,7 @@ fn resource(meta: &Meta) -> Resource {
     }
 }
 
-/// Key of an attribute: by the conventions where they have one, else with our name before it.
+/// Key of an attribute: by the conventions if they have one, else prefixed with our name.
 fn key_of(dimension: Dimension) -> String {
     match dimension {
         Dimension::Database => "db.namespace".to_string(),

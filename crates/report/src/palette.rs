@@ -1,4 +1,4 @@
-//! Colours of what time is told apart by: one for each state and each wait class, the same in every picture.
+//! Colours of the values of a dimension: one for each state and each wait class, the same in every picture.
 
 use dbtime_model::{State, Wait};
 
@@ -7,12 +7,12 @@ use crate::timeline::MarkKind;
 
 /// The line of the CPUs.
 pub(crate) const CPUS: &str = "#b00020";
-/// What is left out.
+/// All other values.
 pub(crate) const OTHER: &str = "#c9c9c9";
 /// What is not known.
 pub(crate) const NOT_KNOWN: &str = "#9a9a9a";
 
-/// What one colour stands for in several pictures: on a CPU, waiting for one, reading and writing, and so on.
+/// Colours with the same meaning in several pictures: on a CPU, waiting for one, reading and writing, and so on.
 const ON_CPU: &str = "#62a773";
 const RUN_QUEUE: &str = "#ffc835";
 const IO: &str = "#057ce6";
@@ -22,8 +22,8 @@ const CLIENT: &str = "#9d8240";
 const PROCESSES: &str = "#8564a4";
 const TIMER: &str = "#c8b9a3";
 
-/// As flame graphs have them: green for code, orange for the kernel; waits by the colours that charts of active sessions have
-/// in most tools, moved until those who see no red or no green can tell them apart (see the test).
+/// As in flame graphs: green for code, orange for the kernel; waits in the colours that most tools use in charts of active
+/// sessions, adjusted until people who see no red or no green can tell them apart (see the test).
 pub(crate) const BY_STATE: [(State, &str); 8] = [
     (State::User, "#94c16b"),
     (State::Kernel, "#ea7919"),
@@ -56,13 +56,13 @@ pub(crate) const BY_CLASS: [(&str, &str); 19] = [
     ("Configuration", "#7a5f44"),
     (Wait::UNKNOWN, NOT_KNOWN),
 ];
-/// Of values that have no colour of their own: users, statements, applications.
+/// For values that have no colour of their own: users, statements, applications.
 pub(crate) const OTHERS: [&str; 10] = [
     "#1a98f8", "#f25614", "#3ea46e", "#803eb6", "#c8e014", "#80d4f2", "#bc141a", "#9e7498", "#266e5c",
     "#b0e0aa",
 ];
 
-/// The colour of a wait class, or of a wait event by its class, as it is labelled; none where it has none of its own.
+/// The colour of a wait class, or of a wait event by its class, as it is labelled; none if it has none of its own.
 pub(crate) fn of_wait(label: &str) -> Option<&'static str> {
     let class = match label.split(':').next().unwrap_or_default() {
         _ if label.ends_with(Wait::NO_CPU) => Wait::NO_CPU,
@@ -82,7 +82,7 @@ pub(crate) fn of_state(name: &str) -> Option<&'static str> {
         .find_map(|(state, colour)| (state.as_str() == name).then_some(colour))
 }
 
-/// The colour of a mark on a time line: it stands above the sessions, and between their colours only as a thin line.
+/// The colour of a mark on a timeline: it is above the sessions, and between their colours only as a thin line.
 pub(crate) fn of_mark(kind: MarkKind) -> &'static str {
     match kind {
         MarkKind::Checkpoint => "#2b5d8c",
@@ -91,7 +91,7 @@ pub(crate) fn of_mark(kind: MarkKind) -> &'static str {
     }
 }
 
-/// The colour of what somebody did who was waited for: as states and wait classes have them.
+/// The colour of what the one who was waited for did: as for states and wait classes.
 pub(crate) fn of_root(activity: RootActivity) -> &'static str {
     match activity {
         RootActivity::OnCpu => ON_CPU,
@@ -119,9 +119,9 @@ mod tests {
     use super::*;
     use crate::colour_vision::{Seen, farness};
 
-    /// CIEDE2000: from 10 on two colours are different at a glance, also when they do not touch.
+    /// CIEDE2000: from 10 on, two colours differ at a glance, even if they do not touch.
     const LEAST: f64 = 10.0;
-    /// Of pictures, and of the page where the system is dark.
+    /// Backgrounds: of pictures, and of the page in dark mode.
     const PAPER: &str = "#ffffff";
     const DARK_PAPER: &str = "#16171a";
 
@@ -141,7 +141,7 @@ mod tests {
         }
     }
 
-    /// What stands beside each other in one picture.
+    /// Colours that appear beside each other in one picture.
     #[test]
     fn everybody_can_tell_the_colours_of_a_picture_apart() {
         let classes = |names: &[&'static str]| -> Vec<(&'static str, &'static str)> {

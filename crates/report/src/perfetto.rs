@@ -1,6 +1,6 @@
 //! A trace for Perfetto: a track per session, on it the levels and frames of its stacks as nested slices.
 //!
-//! See [`crate::lanes`] for what the moments mean. Messages and field numbers are those of the published protos
+//! See [`crate::lanes`] for what the timestamps mean. Messages and field numbers are those of the published protos
 //! (<https://github.com/google/perfetto/tree/main/protos/perfetto/trace>).
 
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ use crate::printable::printable;
 /// Writes a trace.
 pub(crate) struct Perfetto;
 
-/// All packets are of one writer.
+/// All packets come from one writer.
 const SEQUENCE: u32 = 1;
 /// `SEQ_INCREMENTAL_STATE_CLEARED`
 const STATE_CLEARED: u32 = 1;

@@ -1,8 +1,8 @@
 //! A profile for pprof: `profile.proto`, compressed with gzip.
 //!
-//! The stack is frames of code alone; wait event, state, session and whatever else time is told apart by are labels of
-//! a sample (`pprof -tagroot=wait,state` puts them below the stacks). Values are samples and nanoseconds, or only what the
-//! recording counts when that is no time. Kernel functions have the file name `[kernel]`.
+//! The stack is frames of code alone; wait event, state, session and all other dimensions are labels of a sample (`pprof
+//! -tagroot=wait,state` puts them below the stacks). Values are samples and nanoseconds, or only what the recording counts
+//! if that is not time. Kernel functions have the file name `[kernel]`.
 
 use std::collections::HashMap;
 use std::io::{self, Write};

@@ -1,7 +1,7 @@
 //! Sessions that were pushed off their CPU: the kernel's frames say how the scheduler took it from them, not what they did.
 //!
-//! A session in the run queue whose kernel stack ends in an interrupt, in the way out of the kernel or in a point at which
-//! the kernel may be preempted had not asked for anything. Its time is that of the function that was interrupted.
+//! A session in the run queue whose kernel stack ends in an interrupt, on the way out of the kernel or at a preemption point
+//! had not asked for anything. Its time is that of the function that was interrupted.
 
 use std::borrow::Borrow;
 
@@ -10,7 +10,7 @@ use dbtime_model::{Frame, State};
 /// Stands for the frames of the kernel that took the CPU away.
 pub(crate) const PREEMPTED: &str = "[preempted]";
 
-/// Beginnings of functions from which on a stack is preemption, without underscores before them; x86-64 and arm64.
+/// Prefixes of functions at which preemption begins in a stack, without leading underscores; x86-64 and arm64.
 const TAKES_CPU: [&str; 16] = [
     "asm_sysvec_",
     "asm_common_interrupt",
@@ -30,7 +30,7 @@ const TAKES_CPU: [&str; 16] = [
     "cond_resched",
 ];
 
-/// Beginnings of functions by which the kernel is entered: when nothing but these is left, the user function was interrupted.
+/// Prefixes of functions by which the kernel is entered: when only these are left, the user function was interrupted.
 const ENTERS_KERNEL: [&str; 6] = [
     "entry_SYSCALL",
     "do_syscall_64",
@@ -111,7 +111,7 @@ mod tests {
             ]),
             (6, true)
         );
-        // It slept, and was woken: that is where it stands.
+        // It slept and was woken: it is still where it slept.
         let asleep = [
             "x64_sys_call",
             "do_epoll_wait",

@@ -1,4 +1,4 @@
-//! Makes foreign text (symbols, user names, statements) fit for a terminal and for XML.
+//! Makes foreign text (symbols, user names, statements) safe for a terminal and for XML.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -22,8 +22,8 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The same for text of several lines, whose line feeds stay. Whatever goes to a terminal passes here last, so that nothing is
-/// forgotten.
+/// The same for text of several lines, whose line feeds stay. All output to a terminal passes through here last, so that nothing
+/// is forgotten.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     if text.chars().any(|c| c != '\n' && is_unprintable(c)) {
         let lines: Vec<Cow<'_, str>> = text.split('\n').map(printable).collect();
@@ -32,8 +32,8 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     Cow::Borrowed(text)
 }
 
-/// JSON in which what is not printable is escaped: it means the same to a program, and does nothing to a terminal. Line feeds
-/// between values stay; inside of texts JSON has none.
+/// JSON with unprintable characters escaped: it means the same to a program, and does nothing to a terminal. Line feeds between
+/// values stay; inside strings JSON has none.
 pub(crate) fn escaped_json(json: String) -> String {
     let is_printable = |c: char| c == '\n' || !is_unprintable(c);
     if json
@@ -56,7 +56,7 @@ pub(crate) fn escaped_json(json: String) -> String {
     escaped
 }
 
-/// Writes indented JSON that is escaped as by [`escaped_json`], as it is made.
+/// Writes indented JSON, escaped as by [`escaped_json`], piece by piece.
 #[derive(Default)]
 pub(crate) struct EscapedJson<'a>(PrettyFormatter<'a>);
 
@@ -107,7 +107,7 @@ impl Formatter for EscapedJson<'_> {
 
 fn is_unprintable(c: char) -> bool {
     use GeneralCategory::{Control, Format, LineSeparator, ParagraphSeparator};
-    // Looking up the category is a search in a table.
+    // Looking up the category searches a table, so ASCII comes first.
     if c.is_ascii() {
         return c.is_ascii_control();
     }
@@ -115,7 +115,7 @@ fn is_unprintable(c: char) -> bool {
         c.general_category(),
         Control | Format | LineSeparator | ParagraphSeparator
     )
-        // Not assigned yet, but nothing to be seen of it: Default_Ignorable_Code_Point of Unicode's DerivedCoreProperties.txt.
+        // Unassigned, but invisible: Default_Ignorable_Code_Point of Unicode's DerivedCoreProperties.txt.
         || matches!(c, '\u{2065}' | '\u{fff0}'..='\u{fff8}' | '\u{e0000}'..='\u{e0fff}')
         // Non-characters.
         || matches!(c, '\u{fdd0}'..='\u{fdef}')
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(String::from_utf8(written).expect("text"), whole);
     }
 
-    /// The ranges that UAX #9, UAX #14 and chapter 23 of the Unicode standard list as controls without a form of their own.
+    /// The ranges that UAX #9, UAX #14 and chapter 23 of the Unicode standard list as controls without a visible form.
     #[test]
     fn characters_that_are_not_seen_are_replaced() {
         for (first, last) in [

@@ -1,10 +1,10 @@
-//! The database that was recorded, in words: what it was, and when it came back as what.
+//! The recorded database in words: its version, and those with which it came back later.
 
 use dbtime_model::recording::DatabaseMeta;
 
 use crate::group::date_and_time;
 
-/// `PostgreSQL 17.2, from 12:00:03 on 18.1`: with the time of day, UTC, and the date where that is another one than at this moment.
+/// `PostgreSQL 17.2, from 12:00:03 on 18.1`: with the time of day, UTC, and the date if it differs from that of `start_us`.
 pub(crate) fn with_times(database: &DatabaseMeta, start_us: i64) -> String {
     let named = format!("{} {}", database.product, database.version);
     let date = |us| date_and_time(us).map(|(date, _)| date);

@@ -17,9 +17,9 @@ pub struct Quality {
     pub torn: u128,
     /// Samples kept without their stacks for the same reason.
     pub torn_stacks: u128,
-    /// Passes over a session left out because the sampler itself had pushed it off its CPU.
+    /// Passes that left out a session because the sampler itself had pushed it off its CPU.
     pub displaced: u128,
-    /// Samples whose wait event is that of another wait, because theirs was over before the session could be looked at.
+    /// Samples with the wait event of another wait, because their own was over before the session could be read.
     pub stood_in: u128,
     /// Samples lost because the buffer to user space was full.
     pub lost: u128,
@@ -27,8 +27,8 @@ pub struct Quality {
     pub waits_not_read: u128,
     /// Time in the period into which no sample fell, all sections, nanoseconds.
     pub unsampled_ns: u128,
-    /// Time in the period of sessions too short to be sampled each, split by the samples of others of their kind, all
-    /// sections, nanoseconds.
+    /// Time in the period of sessions too short to be sampled individually, split by the samples of others of their kind,
+    /// all sections, nanoseconds.
     pub pooled_ns: u128,
     /// Time in the period, all sections, nanoseconds.
     pub accounted_ns: u128,
@@ -37,7 +37,7 @@ pub struct Quality {
     pub stacks: StackCounts,
     /// Unwinding tables, address spaces and mappings for which the recorder had no room.
     pub unwind_without_room: u64,
-    /// Stacks, each time that one was taken, for which the recorder had no room.
+    /// Stacks for which the recorder had no room, counted each time that one was taken.
     pub stacks_without_room: u64,
     /// Distinct frames that could not be named.
     pub unresolved_frames: u64,
@@ -51,7 +51,7 @@ pub struct Quality {
     pub passes: u64,
     /// Latencies of single events for which the recorder had no room.
     pub latencies_lost: u64,
-    /// Context switches that were not seen; the time between is in the interval that the next one closed.
+    /// Context switches that were missed; the time between is in the interval that the next one closed.
     pub missed_switches: u128,
     /// What the timer's samples and the probes in the database's path cost; in the sampled tier there are no probes.
     pub probes: Vec<Probe>,
@@ -59,13 +59,13 @@ pub struct Quality {
     pub sessions_not_recorded: u64,
     /// Rows that were dropped because the disk did not take them in time.
     pub rows_dropped: u64,
-    /// Time of sessions that was in them, nanoseconds.
+    /// Session time in those rows, nanoseconds.
     pub dropped_ns: u64,
-    /// Time of sessions up to their ends that is in no row, as the kernel's last numbers of them never came, nanoseconds.
+    /// Session time up to their ends that is in no row, because the kernel's final numbers never arrived, nanoseconds.
     pub missing_ns: u64,
     /// DB time in the period whose stacks are not in the recording, nanoseconds.
     pub missing_stacks_ns: u128,
-    /// Sessions of which only activity was recorded.
+    /// Sessions for which only activity was recorded.
     pub sessions_not_described: usize,
     /// CPU that the recorder used, nanoseconds.
     pub recorder_cpu_ns: u64,
@@ -114,20 +114,20 @@ impl StackCounts {
         u128::from(self.complete) + u128::from(self.truncated) + u128::from(self.broken)
     }
 
-    /// So many of them in percent of all; none when there are none.
+    /// `stacks` in percent of all; none when there are none.
     pub fn percent(self, stacks: u64) -> Option<f64> {
         percent(stacks.into(), self.all())
     }
 }
 
-/// A probe and its run time, by the kernel's count of some of its runs.
+/// A probe and its run time, measured by the kernel for some of its runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Probe {
     /// Tracepoint it is attached to.
     pub name: String,
-    /// Runs that were looked at.
+    /// Runs that were measured.
     pub runs: u64,
-    /// Nanoseconds of one of them, on average; none when there were no runs.
+    /// Mean time of a run, nanoseconds; none when there were no runs.
     pub mean_ns: Option<f64>,
 }
 
@@ -147,7 +147,7 @@ impl Quality {
         percent(self.unsampled_ns, self.accounted_ns)
     }
 
-    /// The same of time that was pooled.
+    /// The same for pooled time.
     pub fn pooled_percent(&self) -> Option<f64> {
         percent(self.pooled_ns, self.accounted_ns)
     }
@@ -181,8 +181,8 @@ impl LossCounters {
         *sum += i128::from(row.value);
     }
 
-    /// The quality as `meta` and the counters tell it. `meta` is written with each segment, the counters come
-    /// with the rows: when they differ, the larger loss is the one that is shown.
+    /// The quality according to `meta` and the counters. `meta` is written with each segment, the counters come with the
+    /// rows: if they differ, the larger loss is shown.
     pub(crate) fn quality(self, meta: &Meta, problems: Vec<Problem>) -> Quality {
         let told = &meta.quality;
         let larger = |meta: u64, counters: i128| u128::from(meta).max(counters.max(0).unsigned_abs());

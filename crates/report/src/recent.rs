@@ -1,7 +1,7 @@
-//! The last seconds of a recording that goes on, or some of one that is played again: rows in memory, by the second.
+//! The last seconds of an ongoing recording, or some of one that is replayed: rows in memory, by second.
 //!
-//! A report asks questions of a [`Source`]. [`Recent::source`] is one of some of these seconds, so what is asked while rows come is what
-//! would be asked of the recording. What is kept has a bound, whatever comes.
+//! A report asks questions of a [`Source`]. [`Recent::source`] is one of some of these seconds, so what is asked while rows arrive is
+//! what would be asked of the recording. What is kept is bounded, whatever arrives.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use crate::dimensions::Dimensions;
 use crate::filter::SECOND_US;
 use crate::load::{SharedRows, Source};
 
-/// Rows of activity, counters, causes and locks that are kept: some 100 MB.
+/// Maximum number of rows of activity, counters, causes and locks to keep: some 100 MB.
 const MOST_ROWS: usize = 400_000;
-/// Rows of latencies that are kept: some 60 MB. Where single events are counted they are more than all others, and go first.
+/// Maximum number of latency rows to keep: some 60 MB. If single events are counted, they outnumber all others, and go first.
 const MOST_LATENCIES: usize = 300_000;
-/// Waits are followed seconds after they were sampled: until then the samples of the seconds around stand for the same waits.
+/// Waits are followed seconds after they were sampled: until then, samples of the surrounding seconds stand for the same waits.
 const CAUSES_LATE_US: i64 = 15 * SECOND_US;
-/// Frames of stacks that are kept: some 100 MB.
+/// Maximum number of frames of stacks to keep: some 100 MB.
 const MOST_FRAMES: usize = 400_000;
-/// Sessions, statements and comments that are kept though no row that is kept has anything of them.
+/// Maximum number of sessions, statements and comments to keep although no kept row refers to them.
 const MOST_OTHERS: usize = 20_000;
 
 /// See the module.
@@ -36,21 +36,21 @@ pub struct Recent {
     rows: usize,
     latencies: usize,
     is_cut: bool,
-    /// What was forgotten ends here: what comes later of that time would be a part of it.
+    /// End of what was forgotten: rows that arrive late for that time would be only a part of it.
     forgotten_us: i64,
-    /// The same of latencies.
+    /// The same for latencies.
     latencies_forgotten_us: i64,
 }
 
-/// Rows of a second, which a source may have as well.
+/// Rows of a second, which sources may share.
 #[derive(Debug, Default)]
 struct Second {
     rows: Arc<Rows>,
-    /// The addition that has changed them last.
+    /// The addition that changed them last.
     changed: u64,
 }
 
-/// Tables that are taken besides activity and counters: no screen needs all of them.
+/// Tables to include besides activity and counters: no screen needs all of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MoreTables {
     /// Who was waited for.
@@ -73,12 +73,12 @@ impl MoreTables {
     };
 }
 
-/// Rows that count, of a second. Latencies are counted for themselves.
+/// Number of rows of a second that count. Latencies are counted separately.
 fn weight(rows: &Rows) -> usize {
     rows.activity.len() + rows.counters.len() + rows.causes.len() + rows.held_locks.len() + rows.locks.len()
 }
 
-/// What rows of seconds name.
+/// What the rows of these seconds refer to.
 fn named<'a>(seconds: impl Iterator<Item = &'a Second>) -> Described {
     seconds.fold(Described::default(), |mut named, second| {
         named.add(second.rows.refers_to());
@@ -87,7 +87,7 @@ fn named<'a>(seconds: impl Iterator<Item = &'a Second>) -> Described {
 }
 
 impl Recent {
-    /// No rows yet. `keep_s`: seconds to keep; fewer are kept when their rows are too many.
+    /// No rows yet. `keep_s`: seconds to keep; fewer are kept if they have too many rows.
     pub fn new(meta: Meta, keep_s: i64) -> Recent {
         Recent {
             meta,
@@ -103,8 +103,8 @@ impl Recent {
         }
     }
 
-    /// The rows of a source from one moment to another (microseconds since the Unix epoch): the last of them, when they are too many.
-    /// The second value is what could not be read.
+    /// The rows of a source from one moment to another (microseconds since the Unix epoch): the last of them, if there are too many. The
+    /// second value is what could not be read.
     pub fn of(source: &Source, from_us: i64, to_us: i64) -> (Recent, Vec<Problem>) {
         let mut recent = Recent::new(source.meta().clone(), i64::MAX);
         let is_meant = |time: i64| (from_us..to_us).contains(&time);
@@ -205,12 +205,12 @@ impl Recent {
         self.seconds.keys().next_back().copied()
     }
 
-    /// The first moment of which all latencies that came are kept, microseconds since the Unix epoch; none: nothing was forgotten.
+    /// The moment from which on all latencies that arrived are kept, microseconds since the Unix epoch; none: nothing was forgotten.
     pub fn latencies_since_us(&self) -> Option<i64> {
         (self.latencies_forgotten_us > i64::MIN).then_some(self.latencies_forgotten_us)
     }
 
-    /// The rows from one moment to another (microseconds since the Unix epoch), for any question about the tables that are taken.
+    /// The rows from one moment to another (microseconds since the Unix epoch), for any question about the included tables.
     pub fn source(&self, from_us: i64, to_us: i64, more: MoreTables) -> Source {
         let around_us = if more.causes { CAUSES_LATE_US } else { 0 };
         let around = from_us.saturating_sub(around_us)..to_us.saturating_add(around_us);
@@ -238,7 +238,7 @@ impl Recent {
         self.additions
     }
 
-    /// The first second (microseconds since the Unix epoch) of which rows have come since there were so many additions.
+    /// The first second (microseconds since the Unix epoch) that got rows after this number of additions.
     pub fn changed_since(&self, additions: u64) -> Option<i64> {
         let mut changed = (self.seconds.iter()).filter(|(_, second)| second.changed > additions);
         changed.next().map(|(time, _)| *time)
@@ -263,7 +263,7 @@ impl Recent {
         }
     }
 
-    /// Rows of a second, to which one is added now.
+    /// Rows of a second, for adding one.
     fn second(&mut self, time: i64) -> &mut Rows {
         let second = self.seconds.entry(time).or_default();
         second.changed = self.additions;
@@ -293,7 +293,7 @@ impl Recent {
         }
     }
 
-    /// A stack is described once, and may be met again much later: what no row mentions is kept as long as there is room.
+    /// A stack is described once, and may recur much later: what no row refers to is kept as long as there is room.
     fn forget_unmentioned(&mut self) {
         if self.described.depth_of_stacks() <= MOST_FRAMES && self.described.most_entities() <= MOST_OTHERS {
             return;
@@ -485,13 +485,13 @@ mod tests {
         source.causes(|_| causes += 1);
         source.latency(|_| latencies += 1);
         assert_eq!((causes, latencies), (0, 0));
-        // Causes are found later than what they are of, and latencies are not.
+        // Causes are found later than the waits they explain; latencies are not.
         let source = recent.source(0, 5 * SECOND_US, MoreTables::ALL);
         source.causes(|_| causes += 1);
         source.latency(|_| latencies += 1);
         source.activity(|row| panic!("{row:?}"));
         assert_eq!((causes, latencies), (1, 0));
-        // Of too many latencies the oldest go, and nothing else.
+        // If there are too many latencies, only the oldest ones go.
         recent.add(
             meta(8),
             Rows {

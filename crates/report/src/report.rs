@@ -38,11 +38,11 @@ pub struct Options {
     pub by: Vec<Dimension>,
     /// How many stacks to show.
     pub stacks: usize,
-    /// Of context switches, how many of the longest delays to show.
+    /// How many of the longest delays of context switches to show.
     pub longest_delays: usize,
     /// How an SQL trace is shown.
     pub trace: TraceOptions,
-    /// What looking costs where it was recorded, as far as that is known.
+    /// What looking costs on the recorded host, if that is known.
     pub calibration: Option<CalibrationOf>,
 }
 
@@ -70,14 +70,14 @@ pub enum ReportError {
         if *more { " …" } else { "" }
     )]
     NoSuchSession {
-        /// Which are not.
+        /// Those that are not in it.
         pids: Vec<u32>,
-        /// Which are.
+        /// Those that are.
         recorded: Vec<String>,
-        /// There is more than that.
+        /// There are more than these.
         more: bool,
     },
-    /// There is what each part of the filter names, and no session of which all is true.
+    /// Each part of the filter matches something, but no session matches all of them.
     #[error(
         "no session in this recording matches {chosen}; it has {}{}",
         or_nothing(recorded),
@@ -86,12 +86,12 @@ pub enum ReportError {
     NoSessionOfAll {
         /// What was asked for.
         chosen: String,
-        /// What sessions are, by what was asked for; those that are most of it first.
+        /// Sessions by what was asked for; those that match most of it first.
         recorded: Vec<String>,
-        /// There is more than that.
+        /// There are more than these.
         more: bool,
     },
-    /// The filter names something that is known of no session.
+    /// The filter names a value that no session or statement has.
     #[error(
         "no {} with {dimension} '{value}' in this recording; it has {}{}",
         if dimension.is_of_sessions() { "session" } else { "statement" },
@@ -99,16 +99,16 @@ pub enum ReportError {
         if *more { " …".to_string() } else { did_you_mean(value, &unquoted(recorded)) }
     )]
     NoSuchFact {
-        /// What it is.
+        /// The dimension.
         dimension: Dimension,
         /// What was asked for.
         value: String,
-        /// What there is, quoted.
+        /// The values there are, quoted.
         recorded: Vec<String>,
-        /// There is more than that.
+        /// There are more than these.
         more: bool,
     },
-    /// The filter names a wait event of which there is nothing.
+    /// The filter names a wait event that does not occur.
     #[error(
         "no time in wait '{wait}' in the selected part of this recording; it has {}{}",
         or_nothing(recorded),
@@ -120,7 +120,7 @@ pub enum ReportError {
         /// What there is.
         recorded: Vec<String>,
     },
-    /// The filter names a state of which there is nothing.
+    /// The filter names a state that does not occur.
     #[error(
         "no time in state '{state}' in the selected part of this recording; it has {}",
         or_nothing(recorded)
@@ -131,7 +131,7 @@ pub enum ReportError {
         /// What there is.
         recorded: Vec<&'static str>,
     },
-    /// The filter names a statement of which there is nothing.
+    /// The filter names a statement that does not occur.
     #[error(
         "no time in query {id} in the selected part of this recording; it has {}{}",
         or_nothing(recorded),
@@ -140,15 +140,15 @@ pub enum ReportError {
     NoSuchStatement {
         /// What was asked for.
         id: i64,
-        /// The largest that there are.
+        /// The largest ones there are.
         recorded: Vec<String>,
-        /// There is more than that.
+        /// There are more than these.
         more: bool,
     },
     /// The filter leaves no whole second.
     #[error("the period is empty: it must end at least one second after it begins")]
     EmptyPeriod,
-    /// The recording is none of context switches.
+    /// The recording has no context switches.
     #[error("no context switches in this recording; 'dbtime sched -o' records them")]
     NoSwitches,
     /// No latency of this kind was recorded.
@@ -171,31 +171,31 @@ pub enum ReportError {
         names: Vec<String>,
         /// What there is.
         recorded: Vec<String>,
-        /// There is more than that.
+        /// There are more than these.
         more: bool,
     },
-    /// No function of this name is in the trace of the kernel.
+    /// No function of this name is in the kernel trace.
     #[error("no function {0} in this trace; --functions lists them")]
     NoSuchFunction(String),
     /// No call of this number is kept (0 = none at all).
     #[error("{}", match .0 { 0 => "no call is kept in full in this trace".to_string(), n => format!("call {n} is not one of those kept in full") })]
     NoSuchCall(u64),
-    /// What commands did is added up over sessions, for whole commands.
+    /// What commands did is summed over sessions, for whole commands.
     #[error(
         "what commands did is summed for whole commands, over all sessions: filter by --query, --from and \
          --to, not by session, wait or state"
     )]
     CommandsAreWhole,
-    /// A time line needs moments.
+    /// A timeline needs timestamps.
     #[error("no timeline: the file has no timestamps")]
     NoMoments,
-    /// A time line needs a time that passes.
+    /// A timeline needs a duration.
     #[error("no timeline: the recording, or the selected part of it, has no duration")]
     NoLength,
     /// There are no such buckets.
     #[error(transparent)]
     Buckets(#[from] WidthError),
-    /// Causes are drawn as frames, and asked for as levels.
+    /// Causes were requested both as frames and as levels.
     #[error(
         "--causes draws who was waited for as frames: omit it, or omit --by cause and --by root, which draw \
          one level of it"
@@ -233,7 +233,7 @@ fn list(pids: &[u32]) -> String {
 pub struct Report {
     /// What the recording says about itself.
     pub meta: Meta,
-    /// What was read for it; none when it is not counted, as of a recording on disk.
+    /// What was read for it; none when that is not counted, as for a recording on disk.
     pub read: Option<BytesRead>,
     /// Which rows count.
     pub filter: Filter,
@@ -241,9 +241,9 @@ pub struct Report {
     pub period: Period,
     /// Time by group and state.
     pub ledger: Ledger,
-    /// The same through the eyes of the database.
+    /// The same from the database's point of view.
     pub database_view: DatabaseView,
-    /// What it cost that sessions began and ended; none when none did, or when the filter leaves out a part of that.
+    /// What it cost to start and end sessions; none if there were none, or if the filter leaves out a part of that.
     pub connecting: Option<Connecting>,
     /// How long sessions of clients waited for a CPU; none when the recording counts no time.
     pub saturation: Option<Saturation>,
@@ -261,7 +261,7 @@ pub struct Report {
     pub system_calls: Option<SystemCalls>,
     /// Waits and system calls beside each other; none when the files were not traces of both.
     pub waits_in_calls: Option<WaitsInCalls>,
-    /// How much of it is the tool that recorded it; none when there is no calibration that says it.
+    /// How much of it is overhead of the tool that recorded it; none without a calibration that applies.
     pub cost_of_looking: Option<CostOfLooking>,
     /// How far to trust it.
     pub quality: Quality,
@@ -290,13 +290,13 @@ impl Report {
         self.trace.is_some() && !self.ledger.total().knows_states()
     }
 
-    /// True when the stacks are not sampled: files that say of every interval where it was.
+    /// True when the stacks are not sampled: files that have the stack of every interval.
     pub fn has_exact_stacks(&self) -> bool {
         !self.meta.files.is_empty() && self.meta.collector.tier == "exact"
     }
 
-    /// True when no time of any session was recorded, and no call of a trace: of recursive calls whose caller is not in the
-    /// trace only their statement is known.
+    /// True when no time of any session was recorded, and no call of a trace: for recursive calls whose caller is not in the trace, only
+    /// the statement is known.
     pub fn is_empty(&self) -> bool {
         let has_calls = |trace: &Trace| !trace.statements.is_empty() || !trace.events.is_empty();
         let has_system_calls = |of: &SystemCalls| !of.calls.is_empty() || !of.others.is_empty();
@@ -309,8 +309,8 @@ impl Report {
 /// Answers every question of a report in one pass over the rows.
 ///
 /// # Errors
-/// The filter names a session or a period that is not there. What cannot be read of the recording is no
-/// error: it is named in [`Quality::problems`].
+/// The filter names a session or a period that is not there. Parts of the recording that cannot be read are not an error:
+/// [`Quality::problems`] lists them.
 pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError> {
     let mut dimensions = load(source, &options.filter)?;
     let mut ledger = LedgerBuilder::new(&options.by, source, &mut dimensions);
@@ -357,7 +357,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         }
     });
     let mut latency_problems = Vec::new();
-    // Beside what the server counts commands are not asked for: what ran inside of others is counted there, and rows are.
+    // Commands are read only without the server's own counts, which also include nested statements and rows.
     if statement_counts.is_empty() && source.meta().collector.tier == CALLS_TIER {
         let (commands, problems) = StatementCounts::read_commands(source, &mut dimensions, &options.filter);
         statement_counts = commands;

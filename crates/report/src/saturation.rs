@@ -1,4 +1,4 @@
-//! Sessions that stood in the run queue: whether the CPUs were saturated, and how long commands waited to be taken up.
+//! Sessions in the run queue: whether the CPUs were saturated, and how long commands waited for a CPU.
 
 use dbtime_model::CounterRow;
 use dbtime_model::recording::Meta;
@@ -11,31 +11,31 @@ use crate::number::seconds;
 use crate::scan::Activity;
 use crate::sums::{Sums, percent};
 
-/// Time in the run queue that is worth a line, in percent of DB time: after a command came, or of a host that is saturated …
+/// Run-queue time that is worth a line, in percent of DB time: after a command came, or on a saturated host …
 const WORTH_A_LINE: f64 = 5.0;
-/// … and at any time, of one that is not.
+/// … and at any time, on one that is not.
 const WORTH_A_LINE_UNSATURATED: f64 = 25.0;
-/// Of the time in the run queue, in percent: less after a command came is not named.
+/// In percent of run-queue time: less than this after a command came is not mentioned.
 const WORTH_NAMING: f64 = 1.0;
 
-/// What sessions of clients waited for a CPU. Times in nanoseconds.
+/// How long sessions of clients waited for a CPU. Times in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Saturation {
     /// CPUs of the host; 0 = not known.
     pub cpus: u32,
-    /// On average at least one session for each CPU stood in the run queue. An idle CPU takes from there, so none was idle for
-    /// long, unless sessions were kept from it (affinity, a limit of a control group).
+    /// On average at least one session per CPU was in the run queue. An idle CPU takes from there, so none was idle for long,
+    /// unless sessions were kept off it (affinity, a limit of a control group).
     pub is_saturated: bool,
-    /// In the run queue inside idle waits: a command had come, as a rule.
+    /// In the run queue inside idle waits: usually a command had come.
     pub after_command_ns: u128,
     /// In the run queue, inside idle waits or not.
     pub run_queue_ns: u128,
-    /// How many of these sessions stood in the run queue, on average; none when no time passed.
+    /// How many of these sessions were in the run queue, on average; none when no time passed.
     #[serde(rename = "run_queue_sessions")]
     pub sessions: Option<f64>,
-    /// Who had the CPUs; none when that was not recorded.
+    /// Who used the CPUs; none when that was not recorded.
     pub host_cpu: Option<HostCpu>,
-    /// What is said of it in the first lines of a report; none when there is little to say.
+    /// What the first lines of a report say about it; none when there is little to say.
     pub sentence: Option<String>,
 }
 

@@ -24,21 +24,21 @@ use crate::report::ReportError;
 pub(crate) struct Activity<'a> {
     pub(crate) row: &'a ActivityRow,
     pub(crate) session: &'a Session,
-    /// Of DB time only [`Wait::without_cpu`] is idle in the eyes of the database.
+    /// Within DB time, the database calls only [`Wait::without_cpu`] idle.
     pub(crate) wait: &'a Wait,
     pub(crate) section: Section,
     /// The kernel counted this time, but no sample fell into it.
     pub(crate) not_sampled: bool,
-    /// Of the statement.
+    /// Comment of the statement.
     pub(crate) comment: Comment<'a>,
     /// What else its ids stand for.
     pub(crate) dimensions: &'a Dimensions,
-    /// Who was waited for: of a part of a row, where time is grouped by that.
+    /// Who was waited for: set for a part of a row, if time is grouped by that.
     pub(crate) cause: Option<&'a Cause>,
 }
 
 impl Activity<'_> {
-    /// The server's first process does nothing but wait, and says so nowhere.
+    /// The server's first process does nothing but wait, without reporting it.
     pub(crate) fn is_resting(&self) -> bool {
         self.session.backend_type.0 == BackendType::POSTMASTER
             && self.row.state.group() == Some(StateGroup::Blocked)
@@ -52,12 +52,12 @@ pub struct Period {
     pub from_us: i64,
     /// End, microseconds since the Unix epoch, exclusive.
     pub to_us: i64,
-    /// Of how much of it rows tell, nanoseconds; none: of all of it.
+    /// How much of it the rows cover, nanoseconds; none: all of it.
     pub covered_ns: Option<u128>,
 }
 
 impl Period {
-    /// What times in it are divided by, in nanoseconds: wall-clock time of which something is told.
+    /// What times in it are divided by, in nanoseconds: wall-clock time that is covered.
     pub fn elapsed_ns(&self) -> u128 {
         self.covered_ns.unwrap_or(self.whole_ns())
     }
@@ -68,7 +68,7 @@ impl Period {
         us.max(0).unsigned_abs() * 1_000
     }
 
-    /// What of it a filter lets through.
+    /// The part of it that a filter lets through.
     pub(crate) fn cut(self, filter: &Filter) -> Period {
         let from_us = filter
             .begin_us()
@@ -82,10 +82,10 @@ impl Period {
     }
 }
 
-/// Statements that an error lists.
+/// Maximum number of statements that an error lists.
 pub(crate) const MOST_NAMED: usize = 20;
 
-/// What a pass found out besides the rows it handed on.
+/// What a pass found besides the rows it passed on.
 pub(crate) struct Scan {
     pub(crate) period: Period,
     pub(crate) problems: Vec<Problem>,
@@ -93,7 +93,7 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
-    /// There is a held lock by these names, too: of locks that were imported there is no activity.
+    /// Counts the names of a held lock as found, too: imported locks have no activity.
     pub(crate) fn meet(&mut self, row: &HeldLockRow, filter: &Filter, session: &Session) {
         if filter.takes_time(row.time) && filter.takes_session(session) {
             let wait = Wait::event(&row.wait_class, &row.wait_event, false);
@@ -102,7 +102,7 @@ impl Scan {
         }
     }
 
-    /// There is a lock of the lock table by these names, too: who has it may have been idle all the time.
+    /// Counts the names of a lock of the lock table as found, too: its holder may have been idle all the time.
     pub(crate) fn meet_lock(&mut self, row: &LockRow, filter: &Filter, session: &Session) {
         if !filter.takes_time(row.time) || !filter.takes_session(session) {
             return;
@@ -118,24 +118,24 @@ impl Scan {
         }
     }
 
-    /// There are events of these statements, with their time.
+    /// Counts these statements, with their time, as found: they have events.
     pub(crate) fn meet_statements(&mut self, statements: BTreeMap<u64, u128>) {
         self.met.statements = statements;
     }
 
-    /// [`check_statements`] of what was met.
+    /// [`check_statements`] for what was found.
     ///
     /// # Errors
-    /// There was nothing of one; says of which there was.
+    /// One does not occur; lists those that do.
     pub(crate) fn check_statements(&self, filter: &Filter) -> Result<(), ReportError> {
         check_statements(filter, &self.met.statements)
     }
 
-    /// Checks that there was something by each name that the filter has. A name of which there is nothing is a typing error
-    /// more often than not, and an empty answer would hide it.
+    /// Checks that every name in the filter occurs. One that does not is usually a typing error, which an empty answer would
+    /// hide.
     ///
     /// # Errors
-    /// There was none; says what there was.
+    /// One does not occur; lists those that do.
     pub(crate) fn check(&self, filter: &Filter) -> Result<(), ReportError> {
         let waits = &self.met.waits;
         let is_met = |name: &&String| waits.iter().any(|wait| wait.is_called(name));
@@ -160,11 +160,10 @@ impl Scan {
     }
 }
 
-/// Checks that there was something of each statement that the filter has; `met` are those that there was something of, with their
-/// time.
+/// Checks that every statement in the filter occurs; `met` are those that do, with their time.
 ///
 /// # Errors
-/// There was none; says what there was.
+/// One does not occur; lists those that do.
 pub(crate) fn check_statements(filter: &Filter, met: &BTreeMap<u64, u128>) -> Result<(), ReportError> {
     let Some(id) = filter.statements.iter().find(|id| !met.contains_key(id)) else {
         return Ok(());
@@ -183,7 +182,7 @@ pub(crate) fn check_statements(filter: &Filter, met: &BTreeMap<u64, u128>) -> Re
     })
 }
 
-/// What the chosen sessions and seconds have, where a filter chooses among it.
+/// What occurs in the chosen sessions and seconds, for whatever the filter chooses by.
 #[derive(Default)]
 struct Met {
     waits: BTreeSet<Wait>,
@@ -210,7 +209,7 @@ impl Met {
     }
 }
 
-/// Hands on every row of activity that the filter lets through.
+/// Passes on every row of activity that the filter lets through.
 pub(crate) fn scan(
     source: &Source,
     dimensions: &mut Dimensions,
@@ -222,7 +221,7 @@ pub(crate) fn scan(
     let unit = source.meta().collector.unit;
     let mut met = Met::default();
     let mut waits = Waits::default();
-    // Timer samples of a trace of the kernel are no part of its time: the report of the trace alone counts them.
+    // Timer samples of a kernel trace are not part of its time: only the report on the trace counts them.
     let leaves_out_samples = has_kernel_trace(source.meta());
     let problems = source.activity(|row| {
         if leaves_out_samples && row.fidelity == Fidelity::Sampled {
@@ -238,7 +237,7 @@ pub(crate) fn scan(
         let recorded = waits.of(row);
         let (session, comment, dimensions) = dimensions.session_and_comment(row.session, row.comment);
         let section = Section::of(&session.backend_type, recorded.idle, row.state);
-        // A row of its own, by a name of its own: it is found by the name of the idle wait, too.
+        // It has a row and a name of its own, but is found by the name of the idle wait, too.
         let wait = match section {
             Section::DbTime if recorded.idle => recorded.without_cpu(),
             _ => recorded.clone(),
@@ -270,7 +269,7 @@ pub(crate) fn scan(
     }
 }
 
-/// The row with its amount in `ns`, whatever the recording counts: the one place that knows the columns of other units.
+/// The row with its amount in `ns`, whatever the recording counts: the only place that knows the columns of other units.
 fn weighed(row: &ActivityRow, unit: Unit) -> Cow<'_, ActivityRow> {
     let ns = match unit {
         Unit::Time => return Cow::Borrowed(row),
@@ -301,8 +300,8 @@ pub(crate) fn finish(
     }
 }
 
-/// True for numbers of foreground sessions that the filter lets through, and for those of no session, unless sessions
-/// were chosen: the host's.
+/// True for numbers of foreground sessions that the filter lets through, and, unless sessions were chosen, for those of no
+/// session: the host's.
 pub(crate) fn is_foreground(id: SessionId, dimensions: &mut Dimensions, filter: &Filter) -> bool {
     if id == SessionId::RECORDER {
         return filter.takes_all_sessions();
@@ -311,14 +310,14 @@ pub(crate) fn is_foreground(id: SessionId, dimensions: &mut Dimensions, filter: 
     session.backend_type.is_foreground() && filter.takes_session(session)
 }
 
-/// The waits of the last rows: neighbours have the same more often than not.
+/// The waits of the last rows: adjacent rows usually have the same.
 #[derive(Default)]
 struct Waits {
-    /// As rows call them, and as they are taken. What was met lately stands at the front.
+    /// As rows name them, and as they are used. Recent ones are near the front.
     met: Vec<(Wait, Wait)>,
 }
 
-/// Among more it takes as long to find one as to make it.
+/// With more, finding one takes as long as creating it.
 const MOST_MET: usize = 16;
 
 impl Waits {
@@ -349,7 +348,7 @@ fn wait_of(row: &ActivityRow) -> Wait {
     }
 }
 
-/// The period of the recording, cut to the filter; and whether rows lie outside of what `meta` says.
+/// The period of the recording, cut to the filter; and whether rows are outside of what `meta` says.
 fn period(meta: &Meta, filter: &Filter, seconds: Option<(i64, i64)>) -> (Period, bool) {
     let mut from_us = meta.start_us;
     let mut to_us = meta.end_us.max(meta.start_us);
@@ -376,7 +375,7 @@ fn period(meta: &Meta, filter: &Filter, seconds: Option<(i64, i64)>) -> (Period,
     (period, outside)
 }
 
-/// Of how much time the rows tell that the filter takes; none: of all.
+/// How much time the rows that the filter lets through cover; none: all.
 fn covered_ns(meta: &Meta, filter: &Filter) -> Option<u128> {
     let periods = meta.periods.iter();
     let taken = periods.filter(|period| filter.takes_time(period.last_second_us()));

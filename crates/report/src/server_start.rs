@@ -8,7 +8,7 @@ use crate::flame::{Folded, FoldedStack};
 use crate::stack_views::CallTreeNode;
 
 const LAST: &str = "PostmasterMain";
-/// They are no more than these: the C library has two or three functions before `main`.
+/// Maximum number of these frames: the C library has two or three functions before `main`.
 pub(crate) const MOST_FRAMES: usize = 8;
 
 /// How many frames of a stack, root first, come before what the process does itself.
@@ -17,16 +17,16 @@ pub(crate) fn start_of_server<T: AsRef<str>>(user: &[T]) -> usize {
         .iter()
         .take(MOST_FRAMES)
         .position(|name| name.as_ref() == LAST);
-    // The first process itself may be in that function and nothing else.
+    // The first process itself may be in just that function.
     last.map_or(0, |last| last + 1).min(user.len().saturating_sub(1))
 }
 
 /// For each node of a call tree, callers before their callees, how many of these frames come before it; none for these frames themselves.
-/// They are left out where nothing else is called by them, and no time is in them.
+/// They are left out if they call nothing else and have no time of their own.
 pub(crate) fn starts_of_tree(nodes: &[CallTreeNode]) -> Vec<Option<usize>> {
     let mut starts = Vec::with_capacity(nodes.len());
     for root in nodes.chunk_by(|_, next| next.depth > 0) {
-        // Those that lead to it stand before it, each below the one before.
+        // The frames that lead to it come first, each one level below the one before.
         let is_on_way = |(at, node): (usize, &CallTreeNode)| {
             node.depth == at && node.self_ns == 0 && !node.function.kernel && at < MOST_FRAMES
         };
@@ -45,7 +45,7 @@ pub(crate) fn starts_of_tree(nodes: &[CallTreeNode]) -> Vec<Option<usize>> {
 }
 
 impl Folded {
-    /// The same time without these frames, also where it goes on in those of who was waited for.
+    /// The same time without these frames, also in the stacks of who was waited for.
     #[must_use]
     pub fn without_start_of_server(mut self) -> Folded {
         for stack in &mut self.stacks {
@@ -55,7 +55,7 @@ impl Folded {
             stack.waited_for = waited_for_without(&stack.waited_for);
         }
         self.stacks.sort();
-        // Two may be one now.
+        // Two may be equal now.
         self.stacks.dedup_by(|later, first| {
             let is_same = names(first) == names(later);
             if is_same {
@@ -73,7 +73,7 @@ fn names(of: &FoldedStack) -> impl PartialEq + '_ {
     (&of.levels, &of.user, &of.kernel, &of.waited_for, of.second_us)
 }
 
-/// Each of whom was waited for begins with two words: that, and what it was doing.
+/// The frames of each one that was waited for begin with two words: that, and what it was doing.
 fn waited_for_without(frames: &[(bool, Arc<str>)]) -> Vec<(bool, Arc<str>)> {
     let mut kept = Vec::with_capacity(frames.len());
     for (number, of_one) in frames.split(|(_, name)| **name == *WAITED_FOR).enumerate() {

@@ -1,6 +1,6 @@
 //! What each session did most in a short time: its wait, its state, its statement.
 //!
-//! Of a session that worked, what it did while it worked; of one that did not, what it waited for.
+//! For a session that worked, what it did while it worked; for one that did not, what it waited for.
 
 use std::cmp::Reverse;
 
@@ -19,7 +19,7 @@ use crate::sums::Sums;
 pub struct SessionWork {
     /// Who it is; its pid is 0 when the recorder has not described it.
     pub session: Session,
-    /// Outside of idle waits; of a session of a client its part of DB time.
+    /// Outside of idle waits; for a client's session, its part of DB time.
     pub active: Sums,
     /// All of its time.
     pub total_ns: u128,
@@ -27,7 +27,7 @@ pub struct SessionWork {
     pub main_wait: (Wait, u128),
     /// The state with most of it, and its part.
     pub main_state: (State, u128),
-    /// What the database says of the session as a whole, most of the time.
+    /// What the database said about the session as a whole for most of the time.
     pub session_state: SessionState,
     /// The statement with most of the time; 0 = none was known.
     pub statement: u64,
@@ -40,7 +40,7 @@ pub struct SessionWork {
 struct Builder {
     active: Sums,
     total_ns: u128,
-    /// Whether it was idle there.
+    /// The flag: whether it was idle.
     parts: FastMap<(bool, Wait, State, SessionState, u64), u128>,
 }
 
@@ -95,15 +95,15 @@ fn most<K: Ord>(parts: impl Iterator<Item = (K, u128)>) -> Option<(K, u128)> {
         }
         is_same
     });
-    // Of equal ones always the same.
+    // Ties always go to the same one.
     sums.into_iter().rev().max_by_key(|(_, ns)| *ns)
 }
 
-/// Every session of which there is time, and what it did most: those of clients before those of the server, the busiest first, idle
-/// ones by their pids.
+/// Every session that has time, and what it did most: those of clients before those of the server, the busiest first, idle ones by
+/// pid.
 ///
 /// # Errors
-/// The filter names what is not in the recording.
+/// The filter names something that is not in the recording.
 pub fn sessions_work(source: &Source, filter: &Filter) -> Result<Vec<SessionWork>, ReportError> {
     let mut dimensions = load(source, filter)?;
     let mut sessions: FastMap<SessionId, Builder> = FastMap::default();
@@ -201,7 +201,7 @@ mod tests {
             (busy.main_wait.0.to_string().as_str(), busy.main_wait.1),
             ("IO:DataFileRead", 60)
         );
-        // What it was in meanwhile, though more of its time was in another state.
+        // The state during that wait, though it spent more time in another one.
         assert_eq!(busy.main_state, (State::Disk, 35));
         assert_eq!((busy.statement, busy.text.as_deref()), (7, Some("select 7")));
         assert_eq!(resting.session.pid, 2);

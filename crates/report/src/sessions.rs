@@ -13,7 +13,7 @@ use crate::filter::{Filter, SECOND_US};
 use crate::ledger::Section;
 use crate::scan::Activity;
 
-/// Less than this is 0.000 s.
+/// Less than this is shown as 0.000 s.
 const SHOWN_NS: u128 = 500_000;
 
 /// One session. Times in nanoseconds; exact ones are none when the source has no such counters.
@@ -36,11 +36,11 @@ pub struct SessionTime {
     pub application: String,
     /// What it connected to; may be empty.
     pub service: String,
-    /// Its program, as the application says it; may be empty.
+    /// Its program, as the application names it; may be empty.
     pub module: String,
-    /// What the program is doing, as the application says it; may be empty.
+    /// What the program is doing, as the application says; may be empty.
     pub action: String,
-    /// For whom, as the application says it; may be empty.
+    /// On whose behalf, as the application says; may be empty.
     pub client_id: String,
     /// How the database numbers it; may be empty.
     pub sid: String,
@@ -73,18 +73,18 @@ fn second<S: Serializer>(us: &Option<i64>, to: S) -> Result<S::Ok, S::Error> {
 /// Times and counts of one session or of several. Times in nanoseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SessionTotals {
-    /// Exact: time that passed while it was recorded.
+    /// Exact: time elapsed while it was recorded.
     pub elapsed_ns: Option<u128>,
     /// Exact: on a CPU.
     pub on_cpu_ns: Option<u128>,
     /// Exact: in the run queue.
     pub run_queue_ns: Option<u128>,
-    /// Exact: what is left of elapsed time, blocked or stopped.
+    /// Exact: the rest of elapsed time, blocked or stopped.
     pub blocked_ns: Option<u128>,
     /// Sum of the rows of activity.
     pub accounted_ns: u128,
-    /// Of that, outside of idle waits, and of the waits of the server's first process for work; for a foreground session its part of DB
-    /// time, so in the run queue inside of them too.
+    /// Of that, outside of idle waits, and of waits for work of the server's first process; for a foreground session its part of DB
+    /// time, which includes the run queue inside of idle waits.
     pub active_ns: u128,
     /// Of that, time into which no sample fell.
     pub unsampled_ns: u128,
@@ -96,7 +96,7 @@ pub struct SessionTotals {
     pub torn_stacks: u128,
     /// Passes left out because the sampler itself had pushed the session off its CPU.
     pub displaced: u128,
-    /// Samples whose wait event is that of another wait, because theirs was over before the session could be looked at.
+    /// Samples with the wait event of another wait, because their own was over before the session could be read.
     pub stood_in: u128,
     /// Samples whose wait event could not be read.
     pub waits_not_read: u128,
@@ -136,8 +136,8 @@ impl SessionTotals {
 pub struct Sessions(pub Vec<SessionTime>);
 
 impl Sessions {
-    /// The first `n`, and how many others there are with the sum of their totals. Background processes that had nothing to do are
-    /// others, unless they are all there is.
+    /// The first `n`, and how many others there are with the sum of their totals. Background processes that had nothing to do count as
+    /// others, unless there is nothing else.
     pub fn top(&self, n: usize) -> (&[SessionTime], usize, SessionTotals) {
         let busy = self.0.partition_point(|session| !session.is_idle_background());
         let worth_a_line = if busy == 0 { self.0.len() } else { busy };
@@ -149,7 +149,7 @@ impl Sessions {
         (top, rest.len(), totals)
     }
 
-    /// True when the kernel's exact totals are there for at least one session.
+    /// True when there are exact totals from the kernel for at least one session.
     pub fn have_exact_totals(&self) -> bool {
         self.0.iter().any(|session| session.totals.elapsed_ns.is_some())
     }
@@ -218,7 +218,7 @@ impl SessionsBuilder {
         }
     }
 
-    /// Adds a counter of a session; those that belong to none, or that nobody asked for, are left out.
+    /// Adds a counter of a session; those that belong to none, or that the filter excludes, are left out.
     pub(crate) fn add_counter(&mut self, row: &CounterRow, dimensions: &mut Dimensions, filter: &Filter) {
         let Some(counter) = Counter::of(row) else { return };
         if row.session == SessionId::RECORDER
@@ -253,10 +253,10 @@ impl SessionsBuilder {
 
 impl Totals {
     fn of(mut self, session: &Session) -> SessionTime {
-        // A sum below zero is no time and no count.
+        // A negative sum is neither a time nor a count.
         let sum = |counter| self.counters.get(&counter).map(|sum| sum.max(&0).unsigned_abs());
         self.totals.elapsed_ns = sum(Counter::Elapsed);
-        // What did not grow has no row: not on a CPU at all, if only the kernel was asked.
+        // What did not grow has no row: if the kernel was asked at all, its other counters are zero.
         let none = self.totals.elapsed_ns.map(|_| 0);
         self.totals.on_cpu_ns = sum(Counter::OnCpu).or(none);
         self.totals.run_queue_ns = sum(Counter::RunQueue).or(none);

@@ -1,6 +1,6 @@
-//! Sizes of requests in words.
+//! Sizes of requests as text.
 
-/// Bytes of a request, as short as they can be said exactly: `8 kB`, `1 MB`, `100 B`.
+/// Bytes of a request, as short as is exact: `8 kB`, `1 MB`, `100 B`.
 pub(crate) fn bytes_label(bytes: u64) -> String {
     const KB: u64 = 1 << 10;
     const MB: u64 = 1 << 20;

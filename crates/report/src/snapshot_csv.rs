@@ -1,4 +1,4 @@
-//! A snapshot of sessions as CSV: a line for everything that grew. Amounts are whole, and in the unit that stands beside them.
+//! A snapshot of sessions as CSV: one line for everything that grew. Amounts are integers, in the unit next to them.
 
 use crate::group::exact_moment;
 use crate::snapshot::{LineUnit, Snapshot};
@@ -32,7 +32,7 @@ pub fn head() -> String {
 /// The lines of a snapshot.
 ///
 /// # Errors
-/// None is to be expected: nothing is written but memory.
+/// None are expected: it only writes to memory.
 pub fn render(snapshot: &Snapshot) -> Result<String, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for one in &snapshot.sessions {

@@ -38,7 +38,7 @@ pub struct StackTime {
     pub pooled_ns: u128,
     /// Samples.
     pub samples: u128,
-    /// How the time came to be.
+    /// How the time was measured.
     pub fidelity: Option<FidelityMix>,
 }
 

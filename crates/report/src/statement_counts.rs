@@ -1,9 +1,9 @@
-//! How often single statements were executed, and how long that took: as pg_stat_statements counted it, as commands of clients, or by an
-//! SQL trace.
+//! How often individual statements were executed, and how long that took: as counted by pg_stat_statements, as commands of clients, or
+//! from an SQL trace.
 //!
-//! pg_stat_statements counts for the whole server, so that nothing is known of it where sessions are chosen; commands are counted by
-//! session (`--exact=calls`). Neither is divided by wait or state. Statements that ran inside of others are left out: the others have
-//! their time.
+//! pg_stat_statements counts for the whole server, so it says nothing about chosen sessions; commands are counted by session
+//! (`--exact=calls`). Neither is split by wait or state. Statements that ran inside others are left out: their time is in that of the
+//! others.
 
 use std::collections::HashMap;
 
@@ -24,10 +24,10 @@ pub enum CountedBy {
     /// pg_stat_statements: executions.
     #[default]
     Server,
-    /// The recorder: commands of clients. One message of several statements is one, of the last of them; so is the preparing of a
-    /// statement.
+    /// The recorder: commands of clients. A message with several statements is one command, of the last of them; preparing a statement
+    /// is one, too.
     Commands,
-    /// An SQL trace: EXEC calls, of whatever depth.
+    /// An SQL trace: EXEC calls, at any depth.
     Trace,
 }
 
@@ -42,20 +42,21 @@ impl CountedBy {
     }
 }
 
-/// Of one statement.
+/// Counts of one statement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct CountedStatement {
     /// Executions, or commands, that ended.
     pub calls: u128,
-    /// Rows that they returned or changed; none: of commands that is not known.
+    /// Rows that they returned or changed; none for commands, where that is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows: Option<u128>,
-    /// How long they took, nanoseconds: executions without planning, commands from when their sessions had them until they were done.
+    /// How long they took, nanoseconds: executions without planning, commands from when their sessions received them until they were
+    /// done.
     pub execution_ns: u128,
 }
 
 impl CountedStatement {
-    /// How long one of them took, nanoseconds; none where none ended.
+    /// How long one took on average, nanoseconds; none if none ended.
     pub fn average_ns(&self) -> Option<u128> {
         self.execution_ns.checked_div(self.calls)
     }
@@ -72,7 +73,7 @@ pub struct StatementCounts {
 }
 
 impl StatementCounts {
-    /// Of commands of this recording, none of which is counted yet.
+    /// For commands of this recording, none of which is counted yet.
     pub(crate) fn of_commands(meta: &Meta) -> StatementCounts {
         StatementCounts {
             by: CountedBy::Commands,
@@ -81,7 +82,7 @@ impl StatementCounts {
         }
     }
 
-    /// Commands that the filter does not leave out, and what could not be read.
+    /// Commands that the filter lets through, and what could not be read.
     pub(crate) fn read_commands(
         source: &Source,
         dimensions: &mut Dimensions,
@@ -96,7 +97,7 @@ impl StatementCounts {
         (counts, problems)
     }
 
-    /// Adds what pg_stat_statements says, and the filter does not leave out; returns the executions in it.
+    /// Adds a counter of pg_stat_statements, if the filter lets it through; returns the executions in it.
     pub(crate) fn add_counter(&mut self, row: &CounterRow, filter: &Filter) -> u128 {
         let is_of_server = row.source == counter::SERVER_STATISTICS && row.session == SessionId::RECORDER;
         let is_whole = filter.takes_all_sessions() && filter.waits.is_empty() && filter.states.is_empty();
@@ -125,7 +126,7 @@ impl StatementCounts {
         0
     }
 
-    /// Adds commands, if it is a row of them, of a time and a session that the filter takes; returns how many there are in it.
+    /// Adds a row, if it has commands; the filter must let its time and session through. Returns how many there are in it.
     pub(crate) fn add_command(&mut self, row: &LatencyRow, filter: &Filter) -> u128 {
         let is_whole = filter.waits.is_empty() && filter.states.is_empty();
         if *row.kind != *kind::COMMAND || !is_whole || !filter.takes_statement(row.statement) {
@@ -137,7 +138,7 @@ impl StatementCounts {
         row.count.into()
     }
 
-    /// Adds what an SQL trace says of a time and a session that the filter takes; returns the executions in it.
+    /// Adds a counter of an SQL trace; the filter must let its time and session through. Returns the executions in it.
     pub(crate) fn add_trace(&mut self, row: &CounterRow, filter: &Filter) -> u128 {
         let is_whole = filter.waits.is_empty() && filter.states.is_empty();
         if row.source != counter::ORACLE || !is_whole || !filter.takes_statement(row.statement) {
@@ -171,7 +172,7 @@ impl StatementCounts {
             .filter(|_| statement != 0)
     }
 
-    /// Of all statements.
+    /// Counts of all statements.
     pub fn all(&self) -> CountedStatement {
         let mut all = CountedStatement::default();
         for of in self.by_statement.values() {
@@ -184,18 +185,18 @@ impl StatementCounts {
         all
     }
 
-    /// Of `all`, what is not known by statement: of those with less time than others, and of those that the user who asked may not see;
-    /// commands in which nothing was executed that has an id.
+    /// The part of `all` that is not known by statement: statements with less time than others, and those that the user who asked may
+    /// not see; commands in which nothing with an id was executed.
     pub fn of_unknown(&self) -> CountedStatement {
         self.by_statement.get(&0).copied().unwrap_or_default()
     }
 
-    /// Nothing was counted.
+    /// True when nothing was counted.
     pub fn is_empty(&self) -> bool {
         self.by_statement.is_empty()
     }
 
-    /// So many calls of a statement may be missing at most; none: no bound is known.
+    /// How many calls of a statement may be missing at most; none: no bound is known.
     pub(crate) fn may_miss(&self) -> Option<u128> {
         let is_bounded = self.evictions == 0 && self.resets == 0;
         is_bounded.then(|| match self.by {
@@ -206,22 +207,22 @@ impl StatementCounts {
         })
     }
 
-    /// Some of it is missing, or not known by statement: what is known of a statement is the least that there was.
+    /// True when some of it is missing, or not known by statement: what is known of a statement is a lower bound.
     pub fn are_at_least(&self) -> bool {
         self.may_miss() != Some(0)
     }
 
-    /// How often statements were thrown out to make room for others.
+    /// How often statements were evicted to make room for others.
     pub fn evictions(&self) -> i64 {
         self.evictions
     }
 
-    /// How often counting began anew.
+    /// How often the counters were reset.
     pub fn resets(&self) -> i64 {
         self.resets
     }
 
-    /// Single events for which the recorder had no room, where commands are counted: some of them may have been commands.
+    /// Single events for which the recorder had no room, if commands are counted: some of them may have been commands.
     pub fn events_lost(&self) -> u64 {
         self.events_lost
     }
@@ -301,7 +302,7 @@ mod tests {
         let of = counts.of(7).expect("it was counted");
         assert_eq!((of.calls, of.rows, of.average_ns()), (4, None, Some(250)));
         assert_eq!((counts.all().calls, counts.all().rows), (8, None));
-        // What has no id is no execution of what has one.
+        // What has no id is not an execution of what has one.
         assert!(!counts.are_at_least() && counts.of_unknown().calls == 4);
         meta.quality.latencies_lost = 3;
         assert_eq!(StatementCounts::of_commands(&meta).may_miss(), Some(3));

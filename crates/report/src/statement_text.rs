@@ -1,14 +1,14 @@
 //! The text of a statement where there is little room for it.
 
-/// In the place of a text: it was not to be kept (`record --text none`), or could not be read.
+/// In place of a text that was not to be kept (`record --text none`), or could not be read.
 pub(crate) const NOT_RECORDED: &str = "[text not recorded]";
 
-/// In one line.
+/// The text in one line.
 pub(crate) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<&str>>().join(" ")
 }
 
-/// In one line of so many characters at most, and a mark where there is more.
+/// In one line of at most `most` characters, with a mark if there is more.
 pub(crate) fn beginning(text: &str, most: usize) -> String {
     let line = one_line(text);
     match line.char_indices().nth(most) {
@@ -17,7 +17,7 @@ pub(crate) fn beginning(text: &str, most: usize) -> String {
     }
 }
 
-/// The same in a table of statements, where some have no text: of the statement with this id, 0 = what belongs to none.
+/// The same in a table of statements, where some have no text; id 0 = what belongs to none.
 pub(crate) fn cell(id: u64, text: Option<&str>, most: usize) -> String {
     match (id, text) {
         (0, _) => "[unknown: parsing, or not begun]".to_string(),

@@ -6,7 +6,7 @@ use dbtime_model::{Fidelity, State, StateGroup};
 
 use crate::scan::Activity;
 
-/// How a sum of several rows came to be.
+/// How the rows of a sum were measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FidelityMix {
     /// Every row was measured.
@@ -28,7 +28,7 @@ impl FidelityMix {
     }
 }
 
-/// Time per state and the samples it rests on.
+/// Time per state and the samples it is based on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sums {
     ns: [u128; State::ALL.len()],
@@ -36,16 +36,15 @@ pub struct Sums {
     pooled_ns: u128,
     /// Samples.
     pub samples: u128,
-    // One bit per state: there is a row that is exact; one that is sampled; one that is an exact total into which
-    // no sample fell.
+    // One bit per state: there is a row that is exact; one that is sampled; one that is an exact total without a sample.
     exact: u8,
     sampled: u8,
     not_split: u8,
 }
 
 impl Sums {
-    /// Adds the time of one row. "Sampled" means an exact total that samples split, so a part of it into which no
-    /// sample fell makes it no mixture: that part is exact only when it stands alone.
+    /// Adds the time of one row. "Sampled" means an exact total split by samples, so a part of it without a sample does
+    /// not make it mixed: that part is exact only on its own.
     pub(crate) fn take(&mut self, activity: &Activity<'_>) {
         let row = activity.row;
         if activity.not_sampled {
@@ -104,12 +103,13 @@ impl Sums {
         self.ns[state as usize]
     }
 
-    /// Of the time in one state, the part that samples split, in percent; none when there is no time.
+    /// Of the time in one state, the part that was split by samples, in percent; none when there is no time.
     pub fn sampled_percent(&self, state: State) -> Option<f64> {
         percent(self.sampled_ns[state as usize], self.state_ns(state))
     }
 
-    /// Of all nanoseconds, those of sessions too short to be sampled each, split by the samples of others of their kind.
+    /// Of all nanoseconds, those of sessions too short to be sampled individually, split by the samples of others of
+    /// their kind.
     pub fn pooled_ns(&self) -> u128 {
         self.pooled_ns
     }
@@ -139,12 +139,12 @@ impl Sums {
         self.group_ns(None)
     }
 
-    /// Nanoseconds on a CPU in a mode that the source does not say, or in a state that it does not.
+    /// Nanoseconds whose state, or whose mode on a CPU, the source does not say.
     pub fn not_told_ns(&self) -> u128 {
         self.state_ns(State::Cpu) + self.unknown_ns()
     }
 
-    /// True when the source says anything of the operating system but that there was CPU: a trace of a database does not.
+    /// True when the source says more about the operating system than that there was CPU: a trace of a database does not.
     pub fn knows_states(&self) -> bool {
         self.total_ns() != self.not_told_ns()
     }
@@ -154,12 +154,12 @@ impl Sums {
         self.state_ns(State::Cpu) + self.state_ns(State::Stopped) + self.state_ns(State::Unknown)
     }
 
-    /// How the whole sum came to be; none when it is the sum of nothing.
+    /// How the whole sum was measured; none when it is the sum of nothing.
     pub fn fidelity(&self) -> Option<FidelityMix> {
         self.mix(u8::MAX)
     }
 
-    /// How the time in one state came to be; none when there is none.
+    /// How the time in one state was measured; none when there is none.
     pub fn state_fidelity(&self, state: State) -> Option<FidelityMix> {
         self.mix(1 << state as usize)
     }
@@ -178,7 +178,7 @@ impl Sums {
     }
 }
 
-/// The same of rows of which the state is known: of maps that may have millions of entries.
+/// The same for rows of one state: for maps that may have millions of entries.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct StateSums {
     ns: u128,
@@ -235,7 +235,7 @@ fn mix(is_exact: bool, is_sampled: bool, is_not_split: bool) -> Option<FidelityM
     }
 }
 
-/// Part of a whole in percent; none when the whole is nothing.
+/// Part of a whole in percent; none when the whole is zero.
 pub fn percent(part: u128, whole: u128) -> Option<f64> {
     (whole > 0).then(|| part as f64 * 100.0 / whole as f64)
 }

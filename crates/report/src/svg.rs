@@ -1,7 +1,7 @@
 //! A flame graph as SVG, drawn by inferno.
 //!
-//! Colours tell the layers apart and depend on nothing but names: levels (wait, state …) in blue and violet,
-//! user frames in green to yellow, kernel frames in orange to red. Frames narrower than 0.01 % are not drawn.
+//! Colours distinguish the layers and depend on names alone: levels (wait, state …) in blue and violet, user
+//! frames in green to yellow, kernel frames in orange to red. Frames narrower than 0.01 % are not drawn.
 
 use std::io::{self, Write};
 
@@ -17,7 +17,7 @@ use crate::number::{Amounts, seconds};
 use crate::printable::printable;
 use crate::sums::percent;
 
-/// Stands between names while they are sorted: it comes before everything that a name can have in it.
+/// Separates names while they are sorted: it comes before any character that a name can contain.
 const BETWEEN: char = '\u{1}';
 
 const NOTES: &str = "blue and violet: levels; green to yellow: user frames; orange to red: kernel frames; \
@@ -55,7 +55,7 @@ impl Exporter for Svg {
                 line.push_str(suffix);
                 let name = &line[begin..];
                 let is_level = depth < stack.levels.len();
-                // Time that was cut short to a level is drawn in the colour of the level.
+                // A name that is also that of a level is drawn in the colour of the level.
                 if is_level || colours.get(name).is_none() {
                     colours.insert(name, colour(is_level, name));
                 }
@@ -63,9 +63,9 @@ impl Exporter for Svg {
             });
             lines.push((line, unit.count(stack.ns)));
         }
-        // Sorted name by name, so that equal frames meet. inferno would sort whole lines, where the blank
-        // before the value and the ';' between frames come after and before other characters, and would draw
-        // one frame as several; as a "flame chart" it takes the lines in the (reverse) order given.
+        // Sorted name by name, so that equal frames are adjacent. inferno would sort whole lines, where the
+        // space before the value and the ';' between frames come after and before other characters, and would
+        // draw one frame as several; as a "flame chart" it keeps the lines in the (reverse) order given.
         lines.sort_unstable();
         let lines: Vec<String> = lines
             .into_iter()
@@ -105,7 +105,7 @@ struct Unit {
 
 impl Unit {
     fn of(total_ns: u128, amounts: Amounts) -> Unit {
-        // No sum of any recording that was really made needs a shift: 2^62 ns are 146 years.
+        // No real recording needs a shift: 2^62 ns are 146 years.
         let shift = (u128::BITS - total_ns.leading_zeros()).saturating_sub(62);
         let counts_ns = 2f64.powi(shift.cast_signed());
         let (name, unit_ns) = if !amounts.are_times() {

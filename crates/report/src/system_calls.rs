@@ -1,4 +1,4 @@
-//! What traces of system calls (strace, perf trace) say of each call: how many, how many failed, how long they took.
+//! What traces of system calls (strace, perf trace) say about each call: how many, how many failed, how long they took.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -37,14 +37,14 @@ pub struct SystemCall {
     pub calls: u128,
     /// Of these, those that returned an error.
     pub errors: u128,
-    /// Of these, those of which it is not known how long they took; of a summary none, though single ones are not known.
+    /// Of these, those whose duration is not known; 0 for a summary, though it has no single durations.
     pub untimed: u128,
     /// Time in it, nanoseconds.
     #[serde(rename = "total_us", serialize_with = "fields::us")]
     pub total_ns: u128,
     /// In percent of all calls.
     pub percent: Option<f64>,
-    /// Time of one, nanoseconds; none when none has a time.
+    /// Mean time, nanoseconds; none when no call has a time.
     #[serde(rename = "mean_us", serialize_with = "fields::us_if_known")]
     pub mean_ns: Option<u128>,
     /// Single calls; empty when only their sum is known.
@@ -68,12 +68,12 @@ fn quantiles<S: Serializer>(latency: &Histogram, to: S) -> Result<S::Ok, S::Erro
 }
 
 impl SystemCalls {
-    /// The first so many.
+    /// The first `n`.
     pub fn top(&self, n: usize) -> &[SystemCall] {
         &self.calls[..n.min(self.calls.len())]
     }
 
-    /// All others together; none when there are no others.
+    /// All after the first `n` together; none when there are no others.
     pub fn others_after(&self, n: usize) -> Option<SystemCall> {
         let others = self.calls.get(n..).filter(|others| !others.is_empty())?;
         let mut sum = SystemCall {
@@ -106,12 +106,12 @@ impl SystemCall {
 #[derive(Default)]
 pub(crate) struct SystemCallsBuilder {
     calls: BTreeMap<String, SystemCall>,
-    /// Time by the stack that a call is: all that there is of summaries.
+    /// Time by stack, which stands for a call: all that summaries have.
     by_stack: BTreeMap<u64, u128>,
     others: BTreeMap<String, u128>,
 }
 
-/// True when a recording was made of traces of system calls.
+/// True when a recording was made from traces of system calls.
 pub(crate) fn has_system_calls(meta: &Meta) -> bool {
     let is = |format: &str| format == STRACE || format == PERF_TRACE;
     meta.files.iter().any(|file| is(&file.format))

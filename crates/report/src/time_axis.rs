@@ -1,5 +1,4 @@
-//! The axis of time below a picture: round times of day, or round seconds since the recording began where the clock is none of the
-//! day.
+//! The time axis below a picture: round times of day, or, without a UTC clock, round seconds since the recording began.
 
 use dbtime_model::recording::{Clock, Meta};
 
@@ -9,7 +8,7 @@ use crate::group::date_and_time;
 use crate::round_seconds::round_seconds;
 use crate::scan::Period;
 
-/// Between labels at least.
+/// Minimum distance between labels.
 const LABEL_GAP_PX: f64 = 72.0;
 
 /// From moments to pixels.
@@ -21,7 +20,7 @@ pub(crate) struct TimeAxis {
 }
 
 impl TimeAxis {
-    /// Of a picture that begins so many pixels from the left.
+    /// For a picture that begins `left` pixels from the left.
     pub(crate) fn new(period: Period, left: i32, width: i32) -> TimeAxis {
         let length = period.to_us as f64 - period.from_us as f64;
         TimeAxis {
@@ -32,7 +31,7 @@ impl TimeAxis {
         }
     }
 
-    /// Where a moment is.
+    /// The position of a moment.
     pub(crate) fn x(&self, us: i64) -> f64 {
         f64::from(self.left) + (us as f64 - self.period.from_us as f64) * self.us_px
     }

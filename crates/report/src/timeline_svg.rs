@@ -1,6 +1,6 @@
-//! A time line as SVG: time to the right in UTC, average active sessions upwards, a colour for each value, the number of CPUs as a
-//! line. Times of which nothing was recorded are hatched, not zero. Checkpoints and work of autovacuum are bars above the plot, what
-//! was noted is a line through it.
+//! A timeline as SVG: time to the right in UTC, average active sessions upwards, a colour for each value, the number of CPUs as a
+//! line. Times for which nothing was recorded are hatched, not zero. Checkpoints and autovacuum work are bars above the plot, a note
+//! is a line through it.
 
 use dbtime_model::recording::Clock;
 
@@ -18,10 +18,10 @@ const LEFT: i32 = 64;
 const RIGHT: i32 = 24;
 const TOP: i32 = 74;
 const PLOT: (i32, i32) = (880, 320);
-/// Between the plot and the legend: the axis and its words.
+/// Between the plot and the legend: the axis and its labels.
 const AXIS: i32 = 62;
 const LEGEND_LINE: i32 = 19;
-/// Between labels at least.
+/// Minimum distance between labels.
 const TICK_GAP_PX: f64 = 40.0;
 /// Room above the highest bucket.
 const HEADROOM: f64 = 1.06;
@@ -29,7 +29,7 @@ const HEADROOM: f64 = 1.06;
 struct Plot {
     time: TimeAxis,
     top: f64,
-    /// The line of the CPUs, where it is drawn.
+    /// The line of the CPUs, if it is drawn.
     cpus: Option<f64>,
 }
 
@@ -48,13 +48,13 @@ impl Plot {
         self.time.x(us)
     }
 
-    /// Nothing is drawn above the plot.
+    /// Not above the top of the plot.
     fn y(&self, rate: f64) -> f64 {
         f64::from(TOP + PLOT.1) - (rate / self.top).min(1.0) * f64::from(PLOT.1)
     }
 }
 
-/// The time line as an SVG document.
+/// The timeline as an SVG document.
 pub fn render(timeline: &Timeline) -> String {
     let plot = Plot::of(timeline);
     let mut svg = Svg::default();
@@ -236,7 +236,7 @@ fn legend(timeline: &Timeline, colours: &[String], svg: &mut Svg) {
     }
 }
 
-/// A bar above the plot, at least as wide as can be seen; a moment is a line through the plot.
+/// A bar above the plot, at least wide enough to be seen; a note is a line through the plot.
 fn draw_mark(timeline: &Timeline, mark: &Mark, plot: &Plot, svg: &mut Svg) {
     let (x, to) = (plot.x(mark.from_us), plot.x(mark.to_us));
     let colour = palette::of_mark(mark.kind);
@@ -278,7 +278,7 @@ fn legend_of_marks(timeline: &Timeline, svg: &mut Svg) {
     }
 }
 
-/// A moment in words.
+/// A moment as text.
 fn when(timeline: &Timeline, us: i64) -> String {
     match timeline.meta.collector.clock {
         Clock::Utc => format!("{} UTC", moment(us)),
@@ -300,7 +300,7 @@ fn colours(timeline: &Timeline) -> Vec<String> {
                 _ if value.is_other => Some(OTHER),
                 Dimension::State => palette::of_state(&value.label),
                 Dimension::Wait | Dimension::WaitClass => palette::of_wait(&value.label),
-                // `[unknown]`, `[none]`: nobody knows.
+                // `[unknown]`, `[none]`: not known.
                 _ if value.label.starts_with('[') => Some(NOT_KNOWN),
                 _ => None,
             };

@@ -1,6 +1,6 @@
 //! Which SQL: DB time by statement.
 //!
-//! The sum of all statements, and of what has none, is DB time.
+//! All statements, and time without one, add up to DB time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ pub struct StatementTime {
     /// Its name in the database, where it has one (Oracle: `sql_id`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sql_id: Option<String>,
-    /// Its id is dbtime's fingerprint of the text, where the server gives others an id of its own.
+    /// Its id is dbtime's fingerprint of the text, although the server gives other statements ids of its own.
     #[serde(rename = "fingerprint", skip_serializing_if = "std::ops::Not::not")]
     pub has_fingerprint: bool,
     /// Its text; none when it was not read.
@@ -49,11 +49,11 @@ pub struct StatementTime {
     pub main_state: State,
     /// Its part, nanoseconds.
     pub main_state_ns: u128,
-    /// Samples that it rests on.
+    /// Samples that it is based on.
     pub samples: u128,
-    /// How the times came to be.
+    /// How the times were measured.
     pub fidelity: Option<FidelityMix>,
-    /// How often it was executed, see [`TopSql::counts`]; none where that is not known, or never.
+    /// How often it was executed, see [`TopSql::counts`]; none if that is not known, or never.
     #[serde(flatten)]
     pub counted: Option<CountedStatement>,
 }
@@ -85,7 +85,7 @@ fn users<S: Serializer>(names: &[String], to: S) -> Result<S::Ok, S::Error> {
     all_and_only(["users", "user"], names, to)
 }
 
-/// All names under the first word; under the second one the only name, where there is no other.
+/// All names under the first word; under the second one the name, if there is only one.
 fn all_and_only<S: Serializer>(words: [&str; 2], names: &[String], to: S) -> Result<S::Ok, S::Error> {
     let only = match names {
         [only] => Some(only),
@@ -113,7 +113,7 @@ pub struct TopSql {
     pub statements: Vec<StatementTime>,
     /// Sum over them, nanoseconds.
     pub db_time_ns: u128,
-    /// Executions as the server counted them, else commands of clients; empty where neither is known.
+    /// Executions as the server counted them, else commands of clients; empty if neither is known.
     pub counts: StatementCounts,
 }
 
@@ -121,7 +121,7 @@ pub struct TopSql {
 #[derive(Default)]
 pub(crate) struct TopSqlBuilder {
     by_statement: FastMap<u64, Builder>,
-    /// DB time of sessions of which the database says that they execute a statement.
+    /// DB time of sessions that, according to the database, execute a statement.
     active_ns: u128,
 }
 
@@ -154,7 +154,7 @@ impl TopSqlBuilder {
         }
     }
 
-    /// Where no statement is known: why.
+    /// If no statement is known: why.
     pub(crate) fn finish(
         self,
         counts: StatementCounts,

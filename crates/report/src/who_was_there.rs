@@ -1,4 +1,4 @@
-//! Checks that a filter chooses a session at all, and says whom there was to choose: an empty answer would hide a typing error.
+//! Checks that a filter matches a session at all, and lists what there is if not: an empty answer would hide a typing error.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -11,10 +11,10 @@ use crate::group::{Dimension, NOT_KNOWN};
 use crate::report::ReportError;
 use crate::scan::MOST_NAMED;
 
-/// Checks that there is what each part of the filter names, and a session that all of it is true of.
+/// Checks that each part of the filter matches something, and that some session matches all of it.
 ///
 /// # Errors
-/// There is none; says what there is.
+/// None does; says what there is.
 pub(crate) fn check(filter: &Filter, dimensions: &Dimensions) -> Result<(), ReportError> {
     check_pids(filter, dimensions)?;
     check_facts(filter, dimensions)?;
@@ -27,7 +27,7 @@ fn check_pids(filter: &Filter, dimensions: &Dimensions) -> Result<(), ReportErro
     if absent.is_empty() {
         return Ok(());
     }
-    // Whoever works for clients is meant more often than not.
+    // Sessions that work for clients come first: usually one of them is meant.
     let with_pid = dimensions.sessions().filter(|session| session.pid != 0);
     let recorded: BTreeSet<(bool, u32)> = with_pid
         .map(|session| (!session.backend_type.is_foreground(), session.pid))
@@ -66,11 +66,11 @@ fn check_facts(filter: &Filter, dimensions: &Dimensions) -> Result<(), ReportErr
     Ok(())
 }
 
-/// Each part alone is true of somebody.
+/// Each part alone matches something.
 fn check_all(filter: &Filter, dimensions: &Dimensions) -> Result<(), ReportError> {
     let chosen = of_sessions_alone(filter);
     let mut sessions = dimensions.sessions().peekable();
-    // Sessions of which nothing is known are told of by rows alone.
+    // If no session is described, only the rows can tell.
     if chosen.takes_all_sessions()
         || sessions.peek().is_none()
         || sessions.any(|session| chosen.takes_session(session))
@@ -94,7 +94,7 @@ fn check_all(filter: &Filter, dimensions: &Dimensions) -> Result<(), ReportError
     })
 }
 
-/// Without what is said by comments of statements, which the rows alone tell.
+/// The filter without what comments of statements say, which only the rows know.
 fn of_sessions_alone(filter: &Filter) -> Filter {
     let facts = filter.facts.iter();
     Filter {
@@ -108,7 +108,7 @@ fn of_sessions_alone(filter: &Filter) -> Filter {
     }
 }
 
-/// What of a session is chosen by, as a filter of it alone.
+/// One filter for each property of sessions that is chosen by.
 fn parts(chosen: &Filter) -> Vec<Filter> {
     let mut parts = Vec::new();
     if !chosen.sessions.is_empty() {
@@ -139,7 +139,7 @@ fn parts(chosen: &Filter) -> Vec<Filter> {
     parts
 }
 
-/// A part as it is typed.
+/// A part as the user types it.
 fn wanted(part: &Filter) -> String {
     let whose = match part.whose {
         Whose::All => None,
@@ -153,7 +153,7 @@ fn wanted(part: &Filter) -> String {
     all.join(" or ")
 }
 
-/// What a session is by each of the parts; those of which most are true first.
+/// What a session is in terms of each part; those that match most of them first.
 fn described(session: &Session, parts: &[Filter]) -> (Reverse<usize>, String) {
     let is = |part: &Filter| match (part.facts.first(), part.whose) {
         (Some((dimension, _)), _) => {
@@ -247,7 +247,7 @@ mod tests {
     fn parts_that_are_true_of_different_sessions_choose_nobody_and_say_so() {
         let bob_in_shop = [(Dimension::User, "bob"), (Dimension::Database, "shop")];
         assert_eq!(said(facts(&bob_in_shop)), "");
-        // One of several values has to be.
+        // One of several values has to match.
         let more = [bob_in_shop[0], (Dimension::Database, "hr"), bob_in_shop[1]];
         assert_eq!(said(facts(&more)), "");
         let bob_in_hr = [(Dimension::User, "bob"), (Dimension::Database, "hr")];
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn what_only_rows_can_tell_is_not_said_to_be_missing() {
-        // Of comments; and where no session is described.
+        // What comments say; and if no session is described.
         assert_eq!(
             said(facts(&[(Dimension::User, "bob"), (Dimension::Route, "")])),
             ""

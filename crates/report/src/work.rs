@@ -1,4 +1,4 @@
-//! Units of work: by what times are divided, so that recordings of different length and load can be compared.
+//! Units of work: what times are divided by, so that recordings of different length and load can be compared.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,23 +7,23 @@ use std::str::FromStr;
 use dbtime_model::latency::kind;
 use dbtime_model::{CounterRow, LatencyRow, counter};
 
-/// The wait from whose ends requests are counted.
+/// The wait whose ends count as requests.
 const WAIT_FOR_CLIENT: &str = "Client:ClientRead";
 
 /// What one unit of work is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkUnit {
-    /// A transaction: counted by the database, or told by the user.
+    /// A transaction: counted by the database, or given by the user.
     Transaction,
     /// An execution of a statement that a client asked for, counted by the database or in an SQL trace.
     Execution,
     /// A request of a client: an end of its wait for the client, counted in the exact tiers.
     Request,
-    /// A system call in a trace of the kernel.
+    /// A system call in a kernel trace.
     Call,
     /// A second of elapsed time.
     Second,
-    /// A sample, where the source knows no time.
+    /// A sample, if the source has no times.
     Sample,
     /// The whole recording.
     Run,
@@ -77,16 +77,16 @@ impl FromStr for WorkUnit {
     }
 }
 
-/// Work that a recording counted, by second. Only units of which there is at least one.
+/// Work that a recording counted, by second. Only units that occur.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CountedWork(BTreeMap<WorkUnit, BTreeMap<i64, u128>>);
 
 impl CountedWork {
-    /// Takes a counter, whatever it counts.
+    /// Adds a counter, if it counts work.
     pub(crate) fn add_counter(&mut self, row: &CounterRow) {
         let unit = match row.name.as_str() {
             counter::TRANSACTIONS => WorkUnit::Transaction,
-            // Those of a trace are of every depth.
+            // Those of a trace include every depth.
             counter::EXECUTIONS if row.source != counter::ORACLE => WorkUnit::Execution,
             counter::oracle::OUTER_EXECUTIONS => WorkUnit::Execution,
             counter::TRACED_CALLS => WorkUnit::Call,
@@ -95,7 +95,7 @@ impl CountedWork {
         self.add(unit, row.time, row.value.max(0).unsigned_abs());
     }
 
-    /// Takes latencies, of whatever they are.
+    /// Adds latencies, if they count work.
     pub(crate) fn add_latency(&mut self, row: &LatencyRow) {
         if *row.kind == *kind::WAIT && *row.name == *WAIT_FOR_CLIENT {
             self.add(WorkUnit::Request, row.time, row.count);
@@ -108,7 +108,7 @@ impl CountedWork {
         }
     }
 
-    /// It is not counted well enough.
+    /// Drops a unit that is not counted well enough.
     pub(crate) fn drop(&mut self, unit: WorkUnit) {
         self.0.remove(&unit);
     }

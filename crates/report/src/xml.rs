@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::printable::printable;
 
-/// Text for an element or a quoted attribute: printable, and with nothing in it that XML would take for markup.
+/// Text for an element or a quoted attribute: printable, and without anything that XML would take for markup.
 pub(crate) fn xml(text: &str) -> String {
     let text: Cow<'_, str> = printable(text);
     let mut escaped = String::with_capacity(text.len());

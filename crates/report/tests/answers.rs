@@ -1,4 +1,4 @@
-//! Answers about the recording made by hand: every expected number was worked out on paper from its table.
+//! Answers about the hand-made recording: every expected number was worked out on paper from its table.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ fn the_ledger_has_a_row_per_wait_event_the_largest_first() {
     assert_eq!(read.sums.state_ns(State::Disk), ms(700));
     assert_eq!(read.sums.samples, 190);
     assert_eq!(read.sums.fidelity(), Some(FidelityMix::Sampled));
-    // A total into which no sample fell is exact, and makes no mixture of the sum.
+    // A total without a sample is exact, and does not make the sum mixed.
     let not_sampled = report.ledger.section(Section::DbTime).nth(3).expect("a row");
     assert_eq!(not_sampled.sums.fidelity(), Some(FidelityMix::Exact));
     let db_time = report.ledger.sum(Section::DbTime);
@@ -221,7 +221,7 @@ fn the_explanation_says_what_the_numbers_say() {
     ]);
     assert!(unknown.contains("wait event is not known"), "{unknown}");
 
-    // 500 too much and 500 too little: the sum looks right, and the words say that it is not.
+    // 500 too much and 500 too little: the sum looks right, but the text says that it is not.
     let luck = explanation(vec![
         row(1, READ, State::User, 500),
         row(1, CPU, State::Runnable, 500),
@@ -283,7 +283,7 @@ fn the_explanation_says_what_the_numbers_say() {
     assert!(explanation(vec![]).contains("no DB time"));
 }
 
-/// Two clients of 4 s each: on a CPU for 1 s, ready to run inside of the idle wait for 3 and 2 s.
+/// Two clients of 4 s each: on a CPU for 1 s, ready to run inside the idle wait for 3 and 2 s.
 fn saturated(background_ms: u64) -> Report {
     use crate::hand_made::{CLIENT_READ, CPU, row};
     let activity = vec![
@@ -344,7 +344,7 @@ fn a_command_that_no_cpu_takes_up_is_db_time() {
         [("Client:ClientRead (no CPU)", ms(5_000)), ("CPU", ms(2_000))]
     );
     let view = &report.database_view;
-    // The database shows 2 s of CPU and no wait; the way from there to DB time is the run queue.
+    // The database shows 2 s of CPU and no wait; the difference to DB time is the run queue.
     assert_eq!(view.cpu_and_waits_ns(), ms(2_000));
     assert_eq!(view.run_queue_inside_idle_waits_ns, ms(5_000));
     let saturation = report.saturation.expect("times");
@@ -475,11 +475,11 @@ fn a_session_shows_the_kernels_totals_beside_what_was_accounted() {
     assert_eq!(first.unsampled_ns, ms(100));
     assert_eq!(first.torn, 9);
     assert_eq!(sessions.0[0].first_us, Some(FIRST_SECOND));
-    // A counter that did not grow has no row: the kernel was asked, and it was nothing.
+    // A counter that did not grow has no row: the kernel was asked, so it is zero.
     let second = &sessions.0[1].totals;
     assert_eq!((second.on_cpu_ns, second.run_queue_ns), (Some(0), Some(0)));
     assert_eq!(second.blocked_ns, Some(ms(4_000)));
-    // The checkpointer has no counters: not known is not zero.
+    // The checkpointer has no counters: unknown is not zero.
     assert_eq!(sessions.0[2].totals.elapsed_ns, None);
     assert_eq!(sessions.0[2].totals.blocked_ns, None);
 }
@@ -686,7 +686,7 @@ fn sessions_are_chosen_by_what_is_known_of_them() {
         })
         .collect();
     assert!(users.len() > 1, "{users:?}");
-    // The parts are the whole, and two of them together are both.
+    // The parts add up to the whole, and two of them chosen together are both.
     let of = |users: &[&str]| {
         let facts: Vec<_> = users.iter().map(|user| (Dimension::User, *user)).collect();
         ask(&facts).expect("a report").ledger.total().total_ns()
@@ -695,7 +695,7 @@ fn sessions_are_chosen_by_what_is_known_of_them() {
     assert_eq!(parts, all.ledger.total().total_ns());
     let users: Vec<&str> = users.into_iter().collect();
     assert_eq!(of(&users[..2]), of(&users[..1]) + of(&users[1..2]));
-    // Of two names both.
+    // Of two dimensions, both must match.
     let nobody = ask(&[
         (Dimension::User, users[1]),
         (Dimension::BackendType, "checkpointer"),

@@ -1,4 +1,4 @@
-//! Who was waited for, of rows made by hand.
+//! Who was waited for, on hand-made rows.
 
 use dbtime_model::recording::Meta;
 use dbtime_model::{CauseKind, Rows, SessionState, State};
@@ -66,7 +66,7 @@ fn time_is_divided_by_the_samples_of_its_second_and_where_there_are_none_by_thos
         rows.activity
             .push(activity(second, 1, ("Lock", "tuple"), State::Sleep, ns));
     }
-    // Time that is not blocked, and that of background processes, is not asked for.
+    // Time that is not blocked, and that of background processes, does not count.
     rows.activity
         .push(activity(1, 1, ("Lock", "tuple"), State::Runnable, 7));
     let in_second = vec![
@@ -133,7 +133,7 @@ fn what_is_not_known_has_its_reason() {
         printed.contains("each waited for the other: a deadlock"),
         "{printed}"
     );
-    // Where all of it is known there is nothing to say.
+    // If all of it is known, there is nothing to say.
     rows.causes.truncate(0);
     rows.causes.push(cause(1, 1, 9, CauseKind::Client, vec![idle(2)]));
     let report = asked(rows);
@@ -211,7 +211,7 @@ fn a_part_of_the_time_has_its_parts_of_the_causes() {
         ..Meta::default()
     };
     let mut options = CauseOptions::default();
-    // In the third second no sample was followed: those of the first stand for it, though it is not chosen.
+    // In the third second no sample was followed: those of the first stand for it, though that is not chosen.
     options.filter.from_us = Some(3 * SECOND);
     let report = causes(&Source::memory(meta, rows), &options).expect("nothing is wrong");
     let by: Vec<_> = report.waits[0]

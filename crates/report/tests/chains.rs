@@ -1,4 +1,4 @@
-//! Views of who was waited for, of rows made by hand: blockers, chains cut at a depth, chains over time, time by cause.
+//! Views of who was waited for, on hand-made rows: blockers, chains cut at a depth, chains over time, time by cause.
 
 use std::collections::BTreeMap;
 
@@ -26,8 +26,8 @@ fn meta() -> Meta {
 }
 
 /// In nanoseconds of the first second: 10 waits 900 for 20, which waits for 30, whose client thinks (600 of them), or for 40, which
-/// executes statement 7 (300). 50 waits 200 for 30 itself, and 100 for a device. In the second second 50 waits 50, nobody knows for what.
-/// 10 runs 1,000 as well.
+/// executes statement 7 (300). 50 waits 200 for 30 itself, and 100 for a device. In the second second 50 waits 50, for something unknown.
+/// 10 also runs 1,000.
 fn pile_up() -> Source {
     let mut rows = Rows::default();
     for id in 1..=5 {
@@ -54,7 +54,7 @@ fn pile_up() -> Source {
     Source::memory(meta(), rows)
 }
 
-/// Of that, what was blocked.
+/// The blocked part of that.
 const BLOCKED: u128 = 900 + 300 + 50;
 
 fn asked(depth: Option<usize>) -> CauseReport {
@@ -75,7 +75,7 @@ fn blockers_are_sessions_and_statements_and_those_at_the_roots_sum_to_the_blocke
         .map(|of| (of.who.pid, of.waiters, of.ns, of.root_ns))
         .collect();
     assert_eq!(sessions, [(20, 1, 900, 0), (30, 2, 800, 800), (40, 1, 300, 300)]);
-    // Idle sessions and the one in the middle execute none: 10 waited for both of them, but once.
+    // Idle sessions and the one in the middle execute none: 10 waited for both of them, but counts once.
     let statements: Vec<_> = report
         .blocking_statements
         .iter()
@@ -159,7 +159,7 @@ fn what_lies_beyond_the_depth_is_summed_under_the_last_one_shown() {
         "{printed}"
     );
 
-    // The same from the other end: whom 10 and 50 waited for themselves.
+    // The same from the other end: whom 10 and 50 waited for directly.
     let wait = |report: &CauseReport| {
         let tuple = report.waits.iter().find(|wait| &*wait.wait.event == "tuple");
         tuple.expect("a wait").clone()
@@ -300,7 +300,7 @@ fn what_samples_divide_is_not_exact() {
     rows.causes.push(cause(2, 1, 1, CauseKind::Timer, vec![]));
     let mut found = ledger(&rows);
     found.sort_by_key(|fidelity| *fidelity != exact);
-    // One part of the first second; two of the second one, and the third has those of the others.
+    // One part in the first second; two in the second one, and the third has those of the others.
     let sampled = Some(FidelityMix::Sampled);
     assert_eq!(found, [exact, sampled, sampled, sampled, sampled]);
 }
@@ -439,7 +439,7 @@ proptest! {
 
         let by_cause = ledger_by(&source, &[Dimension::Cause]);
         prop_assert_eq!(by_cause.values().sum::<u128>(), blocked_ns);
-        // To a nanosecond for each row that is divided.
+        // To a nanosecond for each row that is split.
         for kind in [CauseKind::Client, CauseKind::Session] {
             let of_chains: u128 = report.chains.iter().flat_map(|chain| &chain.doing)
                 .filter(|part| part.kind == kind).map(|part| part.ns).sum();

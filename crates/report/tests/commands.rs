@@ -1,4 +1,4 @@
-//! Commands by statement, of rows made by hand.
+//! Commands by statement, on hand-made rows.
 
 use dbtime_model::latency::{bounds_of, broad_bounds_of, bucket_of, kind};
 use dbtime_model::recording::Meta;
@@ -9,7 +9,7 @@ use dbtime_report::{
 };
 
 const SECOND: i64 = 1_000_000;
-/// A query id that people know as a negative number.
+/// A query id that is shown as a negative number.
 const FAST: u64 = u64::MAX - 41;
 const SLOW: u64 = 7;
 

@@ -1,4 +1,4 @@
-//! Time by what the comments of statements say, of rows made by hand.
+//! Time by what the comments of statements say, on hand-made rows.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ fn comments() -> Vec<CommentRow> {
     .collect()
 }
 
-/// 100, 200, 400, 800, 1,600 and 3,200 ms: of the three comments, of none, of one that is not known and of one that is not described.
+/// 100, 200, 400, 800, 1,600 and 3,200 ms: for the three comments, for none, for an unknown one and for one that is not described.
 fn source() -> Source {
     let comments = comments();
     let ids = [
@@ -98,7 +98,7 @@ fn time_of_a_route_is_that_of_its_traces_and_what_is_not_known_stays_apart() {
         ms_by(Dimension::CommentApplication, &[]),
         sums(&[("shop", 100), ("[none]", 200 + 400 + 800), unknown])
     );
-    // What the connection calls itself is another thing.
+    // What the connection calls itself is something else.
     assert_eq!(ms_by(Dimension::Application, &[]), sums(&[("[none]", 6_300)]));
 }
 

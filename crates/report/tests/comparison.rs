@@ -75,7 +75,7 @@ fn the_tail_that_makes_the_difference_is_named() {
         "db file sequential read: 6.20 ms in dev, 700 us in prod on average; reads of 8.19 ms and more are 60 % in dev \
          and 0 % in prod and make more than all of the difference (101 %: shorter ones take some back)."
     );
-    // The other way round the same part is named.
+    // Swapped, the same part is named.
     let [dev, prod] = dev_and_prod();
     let turned = of(&[prod, dev]);
     let tail = turned.events[0].differences[0].tail.expect("a tail");

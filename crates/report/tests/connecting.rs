@@ -8,8 +8,8 @@ use dbtime_report::{Filter, FlameOptions, Options, Phase, Source, export, flame,
 
 const NO_INTERFACE: (&str, &str, bool) = ("unknown", "no wait interface", false);
 
-/// A postmaster with 300 ms of CPU, 200 of it in fork, and 50 in the run queue; two sessions that begin: of 400 ms of DB time
-/// 100 in the catalogue, 60 of it pooled, and 40 at the end.
+/// A postmaster with 300 ms of CPU, 200 of it in fork, and 50 in the run queue; two sessions that begin: of 400 ms of DB
+/// time, 100 are in the catalogue, 60 of which are pooled, and 40 at the end.
 fn source() -> Source {
     let fork = stack(&["main", "PostmasterMain", "fork"], "postgres");
     let clone = stack(&["do_syscall_64", "kernel_clone", "copy_page_range"], "[kernel]");

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 const SECOND: i64 = 1_000_000;
 
-/// (class, event, idle), with the odd ones that only a foreign file would have.
+/// (class, event, idle), including odd ones that only a foreign file would have.
 const WAITS: [(&str, &str, bool); 9] = [
     ("CPU", "CPU", false),
     ("CPU", "spinning", false),
@@ -26,7 +26,7 @@ const WAITS: [(&str, &str, bool); 9] = [
     ("unknown", "not read", false),
 ];
 
-/// Of foreground sessions: outside of idle waits, and in the run queue inside of them.
+/// Of foreground sessions: outside of idle waits, and in the run queue inside them.
 fn is_db_time(row: &ActivityRow) -> bool {
     is_foreground(row.session.0) && (!row.idle || row.state == State::Runnable)
 }
@@ -152,7 +152,7 @@ proptest! {
             prop_assert_eq!(ledger.sum(section).total_ns(), expected);
             prop_assert_eq!(ledger.section(section).map(|row| row.sums.total_ns()).sum::<u128>(), expected);
         }
-        // No group twice.
+        // No group occurs twice.
         let mut groups: Vec<_> = ledger.rows.iter().map(|row| (row.section, row.rest, &row.labels)).collect();
         let rows = groups.len();
         groups.sort();
@@ -175,7 +175,7 @@ proptest! {
             prop_assert_eq!(before.elapsed_ns() + after.elapsed_ns(), whole.elapsed_ns());
         }
 
-        // What is not there at all is an error, which is as good as no time.
+        // What does not occur at all is an error, which counts as no time.
         let total_of = |filter: Filter| match try_answer(&activity, &[], filter) {
             Ok(report) => report.ledger.total().total_ns(),
             Err(ReportError::NoSuchWait { .. } | ReportError::NoSuchState { .. }) => 0,
@@ -208,7 +208,7 @@ proptest! {
         prop_assert_eq!(db_time, signed(report.db_time_ns()));
         prop_assert_eq!(view.db_time_ns, report.db_time_ns());
 
-        // Each item once more, from the rows and by its definition.
+        // Each item again, from the rows and by its definition.
         let foreground: Vec<ActivityRow> =
             activity.iter().filter(|row| is_foreground(row.session.0)).cloned().collect();
         let on_cpu = |row: &ActivityRow| matches!(row.state, State::User | State::Kernel | State::Cpu);

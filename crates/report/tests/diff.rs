@@ -1,4 +1,4 @@
-//! Two recordings made by hand: what differs between them was worked out with pencil and paper.
+//! Two hand-made recordings: the differences between them were worked out with pencil and paper.
 
 use crate::hand_made::{CPU, FIRST_SECOND, LOCK, MS, meta, row, session, stack};
 use dbtime_model::recording::Meta;
@@ -15,11 +15,11 @@ use proptest::prelude::*;
 /// Seconds of each recording.
 const SECONDS: u64 = 20;
 
-/// A stack, a wait event, a state, and the milliseconds of a second that are spent there.
+/// A stack, a wait event, a state, and how many milliseconds of each second are spent there.
 type Spent<'a> = (&'a [&'a str], (&'a str, &'a str, bool), State, u64);
 
-/// One session; in every second, for each stack, wait event and state, so many milliseconds. Every other second has a
-/// little more, so that there is noise.
+/// One session; in every second it spends this many milliseconds on each stack, wait event and state. Every other second has a little
+/// more, so that there is noise.
 fn recording(time: &[Spent<'_>]) -> (Meta, Rows) {
     let mut rows = Rows {
         sessions: vec![session(1, 4711, "client backend", "app", "shop")],
@@ -45,7 +45,7 @@ fn recording(time: &[Spent<'_>]) -> (Meta, Rows) {
     (meta, rows)
 }
 
-/// The same of functions below `main`: in every second each is on a CPU for so many milliseconds.
+/// The same for functions below `main`: in every second each is on a CPU for this many milliseconds.
 fn of_functions(ms: &[u64]) -> (Meta, Rows) {
     let names: Vec<String> = (0..ms.len()).map(|n| format!("function_{n}")).collect();
     let stacks: Vec<[&str; 2]> = names.iter().map(|name| ["main", name.as_str()]).collect();
@@ -209,7 +209,7 @@ fn times_are_per_transaction_when_transactions_are_known() {
     };
     let diff = compare(&counted(good(), 100), &counted(with_checksums(), 50));
     assert_eq!((diff.unit, diff.unit_is_told), (WorkUnit::Transaction, false));
-    // 303 ms by 100, 353.5 ms by 50.
+    // 303 ms divided by 100, 353.5 ms by 50.
     assert_eq!(diff.total.per_unit, [3_030_000.0, 7_070_000.0]);
     // The first line begins with the whole.
     let text = text::render_diff(&diff, 120);
@@ -220,7 +220,7 @@ fn times_are_per_transaction_when_transactions_are_known() {
         ),
         "{text}"
     );
-    // A second session of which nobody counted the transactions has two fifths of DB time.
+    // A second session, whose transactions nobody counted, has two fifths of DB time.
     let (meta, mut rows) = counted(with_checksums(), 50);
     rows.sessions
         .push(session(2, 4712, "client backend", "app", "shop"));
@@ -269,7 +269,7 @@ fn times_are_per_transaction_when_transactions_are_known() {
     );
 }
 
-/// The statements of these rows in turn.
+/// Gives the rows of each stack the statement at its place in `ids`.
 fn of_statements((meta, mut rows): (Meta, Rows), ids: &[u64]) -> (Meta, Rows) {
     let stacks: Vec<_> = rows.stacks.iter().map(|stack| stack.id).collect();
     for row in &mut rows.activity {
@@ -296,8 +296,8 @@ fn with_transactions((meta, mut rows): (Meta, Rows), per_second: i64) -> (Meta, 
     (meta, rows)
 }
 
-/// 100 transactions a second become 50. Statement 1 takes 1 ms of each, and 6 then, 4 of them blocked on the disk; statement 2
-/// takes 2 ms, as before; what is left is of none.
+/// 100 transactions a second become 50. Statement 1 takes 1 ms of each at first, then 6, 4 of them blocked on the disk; statement 2 takes
+/// 2 ms, as before; the rest belongs to none.
 #[test]
 fn the_statement_that_changed_is_named_per_transaction_with_where_its_time_went() {
     const READING: &[&str] = &["main", "PostgresMain", "ReadBuffer", "pread64"];
@@ -350,7 +350,7 @@ fn the_statement_that_changed_is_named_per_transaction_with_where_its_time_went(
         statements.changes.iter().find(is_it).expect("a statement")
     };
     assert_eq!(of(2).change.difference, 0.0);
-    // 50.5 ms a second are 0.505 ms of one transaction and 1.01 of the other: 5 % of DB time, but nobody's.
+    // 50.5 ms a second are 0.505 ms of one transaction and 1.01 of the other: 5 % of DB time, but of no statement.
     assert!((of(0).change.difference - 0.505e6).abs() < 1.0);
     let answer: serde_json::Value = serde_json::from_str(&json::render_diff(&diff)).expect("JSON");
     assert_eq!(answer["statements"][0]["query"], "-42");
@@ -358,7 +358,7 @@ fn the_statement_that_changed_is_named_per_transaction_with_where_its_time_went(
     assert_eq!(answer["statements_per"], "transaction");
     assert_eq!(answer["statement"], statements.sentence.as_str());
 
-    // Without transactions: per second, and it says so.
+    // Without transactions: per second, and the text says so.
     let diff = compare(&text(good), &text(bad));
     let sentence = &diff.statements.as_ref().expect("known").sentence;
     assert!(
@@ -377,15 +377,15 @@ fn no_statement_is_named_where_none_changed_or_none_is_known() {
     let more = recording(&[(SCAN, CPU, State::User, 212), (SORT, CPU, State::User, 100)]);
     let small = compare(&of_one(good()), &of_one(more));
     assert_eq!(small.statements.as_ref().expect("known").sentence, "");
-    // What belongs to no statement is not one that changed.
+    // Time without a statement is not a statement that changed.
     let of_none = |recorded: (Meta, Rows)| of_statements(recorded, &[7, 8, 0]);
     let none = compare(&of_none(good()), &of_none(with_checksums()));
     assert_eq!(none.statements.as_ref().expect("known").sentence, "");
     assert!(none.is_significant());
-    // One side does not know any.
+    // One side does not know any statements.
     let half = compare(&good(), &of_one(with_checksums()));
     assert_eq!(half.statements, None);
-    // The same number is another statement where one server gave it and of the other it is a fingerprint.
+    // The same number is a different statement if one server assigned it and on the other it is a fingerprint.
     let numbered = |ids: &str, (mut meta, rows): (Meta, Rows)| {
         meta.database.statement_ids = ids.into();
         of_one((meta, rows))
@@ -450,7 +450,7 @@ fn equal_recordings_do_not_differ() {
     assert!(!text::render_diff(&diff, 100).contains("Ledger"));
 }
 
-/// Twenty functions that all take 1.4 times as long: a slower host, no cause.
+/// Twenty functions that all take 1.4 times as long: a slower host, not a cause.
 #[test]
 fn what_changes_all_alike_is_no_cause() {
     let all = |ms: u64| of_functions(&[ms; 20]);
@@ -460,8 +460,8 @@ fn what_changes_all_alike_is_no_cause() {
     assert!(diff.whole.contains("1.40 times as long"), "{}", diff.whole);
 }
 
-/// Twelve functions take 0.6 times as long, a thirteenth 300 ms longer: the sentence has that, as the tables do, and not what it is longer
-/// than with the common factor it would have been (340).
+/// Twelve functions take 0.6 times as long, a thirteenth 300 ms longer: the sentence has that number, as the tables do, not how much
+/// longer it is than with the common factor (340).
 #[test]
 fn the_amount_of_the_answer_is_that_of_the_tables() {
     let all = |most: u64, last: u64| of_functions(&[[most; 12].as_slice(), &[last]].concat());
@@ -475,7 +475,7 @@ fn the_amount_of_the_answer_is_that_of_the_tables() {
     );
 }
 
-/// A stripped binary: where its functions without names are called is what can be said.
+/// A stripped binary: all that can be said is where its unnamed functions are called.
 #[test]
 fn a_difference_in_functions_without_names_is_said_to_be_below_the_last_name() {
     let without_name = &["main", "PostgresMain", "ExecScan", "", ""];
@@ -484,7 +484,7 @@ fn a_difference_in_functions_without_names_is_said_to_be_below_the_last_name() {
         (SORT, CPU, State::User, 100),
         (without_name, CPU, State::User, 100),
     ]);
-    // The time under ExecScan is what it was, and so is that of the wait event: only paths differ.
+    // The time under ExecScan is unchanged, and so is that of the wait event: only paths differ.
     let diff = compare(&good(), &bad);
     assert!(diff.is_significant());
     assert_eq!(
@@ -494,19 +494,19 @@ fn a_difference_in_functions_without_names_is_said_to_be_below_the_last_name() {
     );
 }
 
-/// Twelve functions take 1.4 times as long; a thirteenth 0.8 times. Measured against the others that is two fifths less,
-/// as measured it is not: what hangs on the estimate of the common factor is no difference.
+/// Twelve functions take 1.4 times as long; a thirteenth 0.8 times. Measured against the others that is two fifths less, as measured it is
+/// not: what depends on the estimate of the common factor is not a difference.
 #[test]
 fn what_is_large_only_by_the_common_factor_is_no_difference() {
     let all = |most: u64, last: u64| of_functions(&[[most; 12].as_slice(), &[last]].concat());
     let diff = compare(&all(50, 400), &all(70, 320));
     assert!((diff.common_factor - 1.4).abs() < 0.02, "{}", diff.common_factor);
     assert!(!diff.is_significant(), "{}", diff.conclusion);
-    // It would be by either alone.
+    // Either alone would be one.
     assert!(compare(&all(50, 400), &all(50, 220)).is_significant());
 }
 
-/// What else runs on the host is no cause in the database; it is said, not called significant.
+/// What else runs on the host is not a cause in the database; it is mentioned, not called significant.
 #[test]
 fn time_in_the_run_queue_is_shown_but_not_tested() {
     let bad = recording(&[
@@ -704,7 +704,7 @@ fn folded_stacks_and_flame_graphs_have_both_sides() {
     let mut folded = Vec::new();
     write_folded(&diff, &mut folded).expect("memory");
     let folded = String::from_utf8(folded).expect("text");
-    // Bad did twice the work: half of its time is compared.
+    // BAD did twice the work: half of its time is compared.
     assert!(
         folded.contains("CPU;user;main;PostgresMain;ExecSort;qsort 2020000000 1010000000\n"),
         "{folded}"
@@ -787,7 +787,7 @@ proptest! {
                 prop_assert_eq!(sum(&statement.cells, |cell| cell.values), statement.change.values);
             }
         }
-        // A function is counted once per stack, however often it stands there.
+        // A function is counted once per stack, however often it is on it.
         let roots = function(&forward, "main");
         prop_assert_eq!(roots.values, all);
 
@@ -798,7 +798,7 @@ proptest! {
             prop_assert_eq!(cell.difference, -other.difference);
         }
         let answer: serde_json::Value = serde_json::from_str(&json::render_diff(&forward)).expect("JSON");
-        // The reader of JSON is good to the last digit but one.
+        // The JSON reader is accurate to all but the last digit.
         let read = answer["db_time"]["difference"].as_f64().expect("a number");
         prop_assert!((read - forward.total.difference).abs() <= 1e-9 * read.abs());
     }

@@ -1,4 +1,4 @@
-//! Whom sessions waited for, in two recordings made by hand.
+//! Whom sessions waited for, in two hand-made recordings.
 
 use crate::hand_made::waits::{idle, runs};
 use crate::hand_made::{CPU, FIRST_SECOND, LOCK, MS, meta, row, session};
@@ -12,7 +12,7 @@ use serde_json::Value;
 /// Seconds of each recording.
 const SECONDS: i64 = 20;
 
-/// A statement that waits, milliseconds of each second, and where following it ended.
+/// A statement that waits, milliseconds per second, and where following it ended.
 type Waited = (u64, u64, CauseKind, Vec<CauseLink>);
 
 /// Session 1 runs 200 ms of each second and waits for a lock.
@@ -20,7 +20,7 @@ fn recording(pids: [u32; 3], waited: &[Waited]) -> (Meta, Rows) {
     running(200, pids, waited)
 }
 
-/// Session 1 runs so many milliseconds. Every other second has a fiftieth more, so that there is noise.
+/// Session 1 runs this many milliseconds. Every other second has a fiftieth more, so that there is noise.
 fn running(cpu_ms: u64, pids: [u32; 3], waited: &[Waited]) -> (Meta, Rows) {
     let mut rows = Rows::default();
     for (id, pid) in (1..).zip(pids) {
@@ -84,7 +84,7 @@ fn good() -> (Meta, Rows) {
     recording([11, 12, 13], &[in_transaction(50)])
 }
 
-/// 51 and 50 ms in turn are 50.5 a second, 404 of 400.
+/// Alternating 51 and 50 ms are 50.5 a second, 404 for 400.
 #[test]
 fn the_cause_that_explains_the_change_is_named_whatever_its_pid() {
     let bad = recording([21, 22, 23], &[in_transaction(400)]);
@@ -152,7 +152,7 @@ fn times_are_per_transaction_where_everything_is() {
     let diff = compare_with(&good(), &bad, &options);
     assert_eq!(diff.unit, WorkUnit::Transaction);
     let causes = diff.causes.expect("both say it");
-    // 50.5 ms of 20 s by 2,000, and 404 by 1,000.
+    // 50.5 ms in 20 s divided by 2,000, and 404 by 1,000.
     assert_eq!(causes.total.per_unit, [505_000.0, 8_080_000.0]);
     assert!(
         causes
@@ -163,7 +163,7 @@ fn times_are_per_transaction_where_everything_is() {
     );
 }
 
-/// As much waiting as before, but for others: nothing else tells.
+/// As much waiting as before, but for others: nothing else shows it.
 #[test]
 fn what_grew_stands_first_and_what_shrank_after_it() {
     let held = |ms: u64| (8, ms, CauseKind::Session, vec![runs(3, 8)]);
@@ -235,7 +235,7 @@ fn beside_a_cause_what_is_new_is_said_of_all_else() {
     let held = |ms: u64| (8, ms, CauseKind::Session, vec![runs(3, 8)]);
     let good = recording([11, 12, 13], &[in_transaction(300), held(50)]);
     let (meta, mut rows) = recording([21, 22, 23], &[in_transaction(100), held(250)]);
-    // Once: that is noise.
+    // Only once: that is noise.
     rows.activity
         .push(row(1, ("IO", "DataFileRead", false), State::Disk, 950));
     let diff = compare(&good, &(meta, rows));
@@ -250,7 +250,7 @@ fn beside_a_cause_what_is_new_is_said_of_all_else() {
     );
 }
 
-/// Nobody waited in GOOD: had somebody, its recorder would have followed it.
+/// Nobody waited in GOOD: otherwise its recorder would have followed it.
 #[test]
 fn a_recorder_that_met_no_waits_says_so() {
     let with = |schema: &str, engine: &str, (mut meta, rows): (Meta, Rows)| {
@@ -295,7 +295,7 @@ fn what_the_wait_event_says_itself_is_no_sentence() {
     assert_eq!(of(&unknown(50), &unknown(400)), "");
 }
 
-/// 400 ms more on a CPU, 200 ms more of waits: these are a cause, but not of most of it.
+/// 400 ms more on a CPU, 200 ms more of waits: these have a cause, but it explains little of the whole.
 #[test]
 fn a_cause_that_explains_little_is_no_sentence() {
     let bad = |cpu_ms: u64| running(cpu_ms, [21, 22, 23], &[in_transaction(250)]);
@@ -336,7 +336,8 @@ fn where_a_side_does_not_say_it_nothing_is_compared() {
     );
 }
 
-/// The same numbers are other statements where one server gave them and of the other they are fingerprints.
+/// The same numbers are different statements if one server assigned them and on the other they are
+/// fingerprints.
 #[test]
 fn statements_that_mean_nothing_to_the_other_side_tell_nothing_apart() {
     let with_ids = |ids: &str, pids: [u32; 3], statement: u64| {
@@ -394,7 +395,7 @@ fn generated(samples: &[Sample]) -> (Meta, Rows) {
             samples: ns % 5,
         });
     }
-    // So that the table is there.
+    // So that the table exists.
     rows.causes.push(CauseRow {
         samples: 1,
         ..rows.causes.first().cloned().unwrap_or(CauseRow {

@@ -1,4 +1,4 @@
-//! Which statement changed, where it is known how often each was executed, and where that is not certain: of rows made by hand.
+//! Which statement changed, if the number of executions is known, and if it is not certain: on hand-made rows.
 
 use crate::hand_made::{CPU, FIRST_SECOND, MS, READ, meta, row, session};
 use dbtime_model::counter::{SERVER_STATISTICS, statement_counts};
@@ -10,13 +10,13 @@ use dbtime_report::{
 };
 
 const SECOND: i64 = 1_000_000;
-/// A query id that people know as a negative number.
+/// A query id that is shown as a negative number.
 const SLOWED: u64 = -42i64 as u64;
 const STEADY: u64 = 2;
 
 type Wait = (&'static str, &'static str, bool);
 
-/// One session: milliseconds of statements in each of so many seconds.
+/// One session: milliseconds of statements in each second.
 fn recording(seconds: usize, time: impl Fn(usize) -> Vec<(u64, Wait, State, u64)>) -> (Meta, Rows) {
     let mut rows = Rows {
         sessions: vec![session(1, 4711, "client backend", "app", "shop")],
@@ -37,7 +37,7 @@ fn recording(seconds: usize, time: impl Fn(usize) -> Vec<(u64, Wait, State, u64)
     (meta, rows)
 }
 
-/// The same in each of twenty seconds, but for a fiftieth more in every other one, so that there is noise: 1 % more on average.
+/// The same in each of twenty seconds, except for a fiftieth more in every other one, so that there is noise: 1 % more on average.
 fn steady(time: &[(u64, Wait, State, u64)]) -> (Meta, Rows) {
     recording(20, |second| {
         let more = |ms: u64| if second % 2 == 0 { ms + ms / 50 } else { ms };
@@ -47,7 +47,7 @@ fn steady(time: &[(u64, Wait, State, u64)]) -> (Meta, Rows) {
     })
 }
 
-/// So many executions in each second, as pg_stat_statements says.
+/// This many executions in each second, according to pg_stat_statements.
 fn with_calls((meta, mut rows): (Meta, Rows), calls: &[(u64, u64)]) -> (Meta, Rows) {
     for second in 0..20 {
         rows.counters
@@ -139,7 +139,7 @@ fn a_statement_is_measured_by_its_own_executions_where_the_server_counted_them()
     let slowed = per_execution(&diff, SLOWED);
     assert_eq!(slowed.per_unit, [1.01e6, 20.2e6]);
     assert_eq!(slowed.verdict, Verdict::Significant);
-    // What is executed a quarter as often takes a quarter of the time of a second, but as long each time.
+    // What is executed a quarter as often takes a quarter of the time per second, but as long each time.
     let steady = per_execution(&diff, STEADY);
     assert_eq!(
         (steady.per_unit, steady.verdict),
@@ -175,7 +175,7 @@ fn commands_are_executions_where_a_side_has_no_others() {
     assert_eq!(sentence(&diff), PER_EXECUTION);
     let counted_by = |diff: &Diff| diff.statements.as_ref().and_then(|of| of.counted_by);
     assert_eq!(counted_by(&diff), Some(CountedBy::Commands));
-    // The server's of one side are not comparable with commands of the other.
+    // Counts of the server on one side are not comparable with commands on the other.
     let [good_commands, bad_commands] = commands.clone();
     let both = with_calls(good_commands.clone(), &[(SLOWED, 7)]);
     let diff = compare(&both, &bad_commands);
@@ -183,7 +183,7 @@ fn commands_are_executions_where_a_side_has_no_others() {
     assert_eq!(counted_by(&diff), Some(CountedBy::Commands));
     let diff = compare(&with_calls(good(), &CALLS_OF_GOOD), &bad_commands);
     assert_eq!(counted_by(&diff), None);
-    // By second, as without any: 808 - 303 ms.
+    // Per second, as without any counts: 808 - 303 ms.
     assert!(
         sentence(&diff).starts_with("Query -42 takes 505 ms more per second (303 ms in GOOD, 808 ms in BAD"),
         "{}",
@@ -205,7 +205,7 @@ fn what_takes_as_long_each_time_is_said_to_be_executed_more_often() {
         "Query 7 takes 404 ms more per second (101 ms in GOOD, 505 ms in BAD: 5.00 times; executed 100 and 500 times), 100 % of \
          that in CPU, user."
     );
-    // 1.8 times as long, and ten times as often: of 1.72 s a second 0.81 are from the first.
+    // 1.8 times as long, and ten times as often: of 1.72 s a second, 0.81 come from the first.
     let diff = compare(&of(100, 200), &of(1_800, 2_000));
     let each = per_execution(&diff, 7);
     assert_eq!(
@@ -218,7 +218,7 @@ fn what_takes_as_long_each_time_is_said_to_be_executed_more_often() {
 
 #[test]
 fn where_too_many_executions_may_be_missing_there_is_no_time_of_one() {
-    // Of 5 % of them the server does not say which they were, or of more.
+    // The server does not know the statement of 5 % of them, or of more.
     for (unknown, is_known) in [(2, true), (3, false)] {
         let [good, bad] = [
             with_calls(good(), &CALLS_OF_GOOD),
@@ -233,7 +233,7 @@ fn where_too_many_executions_may_be_missing_there_is_no_time_of_one() {
         meta.quality.latencies_lost = events;
         (meta, rows)
     };
-    // 40 a second in 20 seconds are 800.
+    // 40 a second are 800 in 20 seconds.
     for (events, is_known) in [(40, true), (41, false)] {
         let [good, bad] = [
             with_commands(good(), &CALLS_OF_GOOD),
@@ -259,8 +259,8 @@ fn what_was_executed_but_not_seen_is_not_new() {
     );
 }
 
-/// What takes `ms` in each of the first ten seconds and four times as much in each of the next: it changes more within a side than from
-/// the other, so that the test calls every difference noise.
+/// Takes `ms` in each of the first ten seconds and four times as much in each of the next: it varies more within a side than between
+/// the sides, so that the test calls every difference noise.
 fn rising(ms: u64) -> (Meta, Rows) {
     recording(20, |second| {
         let ms = if second < 10 { ms } else { 4 * ms };
@@ -288,10 +288,10 @@ fn a_statement_that_is_most_of_the_difference_is_named_as_not_certain_where_it_v
         "{}",
         diff.conclusion
     );
-    // What shrank alike.
+    // What shrank likewise.
     let words = "Query -42 takes 390 ms less per second";
     assert!(sentence(&compare(&rising(160), &rising(4))).starts_with(words));
-    // By execution, where that is known.
+    // Per execution, if that is known.
     let counted = |recorded| with_calls(recorded, &[(SLOWED, 20), (STEADY, 20)]);
     let diff = compare(&counted(rising(4)), &counted(rising(160)));
     let words = "Query -42 takes 19.5 ms more per execution (500 us in GOOD, 20.0 ms in BAD: 40.0 times)";
@@ -320,7 +320,7 @@ fn nothing_is_named_that_may_well_be_chance() {
         vec![(SLOWED, CPU, State::User, ms), (STEADY, CPU, State::User, 300)]
     });
     nothing(&rising(4), &burst);
-    // As much less of another one: no difference of DB time is in it.
+    // As much less for another statement: DB time does not differ.
     let instead = recording(20, |second| {
         let ms = if second < 10 { 160 } else { 640 };
         vec![
@@ -338,7 +338,7 @@ fn nothing_is_named_that_may_well_be_chance() {
     nothing(&before, &instead);
 }
 
-/// Of two recordings of the same thing hardly any statement is named, however few samples there are.
+/// Between two recordings of the same thing hardly any statement is named, however few samples there are.
 #[test]
 fn of_equal_recordings_with_few_samples_hardly_any_statement_is_named() {
     let mut random = fastrand::Rng::with_seed(7);
@@ -371,7 +371,7 @@ fn of_equal_recordings_with_few_samples_hardly_any_statement_is_named() {
             .map(|[good, bad]| compare(good, bad))
             .filter(|diff| !sentence(diff).is_empty())
             .collect();
-        // Three of a hundred are expected; seven of sixty come once in a thousand runs of this.
+        // Three of a hundred are expected; seven of sixty occur once in a thousand runs of this.
         assert!(named.len() <= 6, "{} of 60: {}", named.len(), sentence(&named[0]));
     }
 }

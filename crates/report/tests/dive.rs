@@ -1,4 +1,4 @@
-//! Traces of the kernel, worked out by hand.
+//! Kernel traces, worked out by hand.
 
 use dbtime_model::latency::{bounds_of, bucket_of, kind};
 use dbtime_model::recording::{ImportedFile, KernelTrace, Meta, SCHEMA_VERSION};
@@ -11,7 +11,7 @@ use dbtime_report::{
     json, text,
 };
 
-/// A trace in the making.
+/// A trace under construction.
 struct Trace(Rows, KernelTrace);
 
 impl Trace {
@@ -50,7 +50,7 @@ impl Trace {
         id
     }
 
-    /// Calls of the last function of a path: how long each was, and what was its own.
+    /// Calls of the last function of a path: how long each took, and its own time.
     fn calls(mut self, path: &str, each: &[u64], own_ns: u64) -> Trace {
         let stack = self.stack(path);
         for ns in each {
@@ -333,7 +333,7 @@ fn the_slowest_the_median_and_any_call_can_be_seen_whole() {
 
 #[test]
 fn a_function_that_is_known_of_stacks_only_is_on_both_sides_of_a_trace_and_itself() {
-    // Time below a function of which no call was counted, as traces of tracepoints have it.
+    // Time below a function without any counted call, as in traces of tracepoints.
     let source = || {
         Trace::new(2)
             .calls("__x64_sys_pread64", &[100, 100], 180)

@@ -1,4 +1,4 @@
-//! Uses of internal locks that were counted, made by hand, beside what samples found.
+//! Counted uses of internal locks, made by hand, beside what samples found.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use dbtime_report::{
 
 use crate::hand_made::{CPU, FIRST_SECOND, MS, meta, row, session, stack};
 
-/// Session 1 takes ProcArray alone 100 times, waits 10 times, 4 ms each, and has it for 2 ms each; to read 50 times, for 1 ms each. Session 2
-/// takes it to read 10 times, and one of two partitions once. Samples find 190 ms of the first.
+/// Session 1 takes ProcArray exclusively 100 times, waits 10 times, 4 ms each, and holds it for 2 ms each; shared 50 times, for 1 ms each.
+/// Session 2 takes it shared 10 times, and one of two partitions once. Samples find 190 ms of the first.
 fn report(filter: Filter, columns: &[LatchColumn]) -> LatchReport {
     let mut rows = Rows::default();
     rows.sessions.push(session(1, 11, "client backend", "ann", "d"));
@@ -161,7 +161,7 @@ fn uses_are_added_up_by_mode_session_and_place() {
         .lines()
         .find(|line| line.contains("ProcArray") && line.contains("exclusive"));
     let numbers: Vec<&str> = line.expect("a row").split_ascii_whitespace().skip(2).collect();
-    // Of a second by probes, of four by samples.
+    // Per second: over one second by probes, over four by samples.
     assert_eq!(
         numbers,
         [
@@ -188,7 +188,7 @@ fn what_uses_are_not_known_by_is_said_and_nothing_is_shown() {
         exact.of("ProcArray", HoldMode::Shared).map(|sums| sums.gets),
         Some(10)
     );
-    // Whosever are asked for, that is what the probes cost.
+    // Whichever sessions are chosen, that is what the probes cost.
     assert_eq!(exact.gets, 161);
 
     let of_statement = Filter {

@@ -1,4 +1,4 @@
-//! The truth about reads, against pencil and paper, and against arithmetic.
+//! Where reads came from, against pencil and paper, and against arithmetic.
 
 use std::collections::BTreeMap;
 
@@ -126,7 +126,7 @@ fn what_the_ledger_has_for_the_waits_in_which_was_read_stands_beside_the_calls()
         said.contains("2.200 s of DB time in these wait events, 0.300 s of it in the run queue; the reads in them took 0.089 s. The other 2.111 s (96.0 %)"),
         "{said}"
     );
-    // Samples have less than the calls took; or hardly more.
+    // Samples show less than the calls took, or hardly more.
     for less_ns in [88_000, 90_000] {
         let mut rows = rows_of_read(less_ns * US);
         rows.latency = reads();
@@ -414,7 +414,7 @@ prop_compose! {
 }
 
 proptest! {
-    /// Every read is once in every table, whatever the table is by.
+    /// Every read is in every table exactly once, whatever the table is grouped by.
     #[test]
     fn every_table_sums_to_all_reads(
         latency in prop::collection::vec(any_read(), 1..80), top in 0usize..4, from in 0i64..5,
@@ -452,7 +452,7 @@ proptest! {
         sums_to_all!(&report.by_size);
         prop_assert!(report.by_file.top.len() <= top);
         prop_assert_eq!(report.guess.counts.values().sum::<u128>(), count);
-        // The guess, done again with the latencies themselves; those within a percent of a threshold may go either way.
+        // The guess again, with the latencies themselves; those within a percent of a threshold may go either way.
         let thresholds = [low as f64 * 1e3, (low + more) as f64 * 1e3];
         let is_near = |ns: f64| thresholds.iter().any(|bound| (ns - bound).abs() <= bound * 0.01);
         let near: u128 = truth.iter().filter(|row| is_near(row.max_ns as f64)).map(|row| u128::from(row.count)).sum();

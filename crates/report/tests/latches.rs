@@ -1,4 +1,4 @@
-//! Who held internal locks, of rows made by hand.
+//! Who held internal locks, on hand-made rows.
 
 use std::sync::Arc;
 
@@ -36,8 +36,8 @@ fn held(session: u64, lock: &str, wait: (&str, &str, bool), state: State, ms: u6
     }
 }
 
-/// Two sessions: 1 flushes the log for 500 ms, 100 of them in the run queue, and computes for 300 ms, of which 20 are not known; it has a
-/// partition for 40 ms. 2 waits for 200 ms, and has a partition to read for 30 ms.
+/// Two sessions: 1 flushes the WAL for 500 ms, 100 of them in the run queue, and computes for 300 ms, 20 of which are not known; it holds
+/// a partition for 40 ms. 2 waits for 200 ms, and holds a partition shared for 30 ms.
 fn rows() -> Rows {
     let mut rows = Rows::default();
     rows.sessions.push(session(1, 11, "client backend", "a", "d"));
@@ -51,7 +51,7 @@ fn rows() -> Rows {
         row(1, SYNC, State::Disk, 400),
         row(1, SYNC, State::Runnable, 100),
         row(1, CPU, State::User, 300),
-        // A page that is read from disk.
+        // A page that is being read from disk.
         row(1, CPU, State::Disk, 10),
         row(2, ("LWLock", "WALWrite", false), State::Sleep, 200),
         row(2, CPU, State::User, 30),
@@ -118,13 +118,13 @@ fn holders_and_waiters_of_a_lock_stand_together() {
     assert_eq!((ms(mapping), mapping.waiters), ([70, 40, 30, 0, 0, 0], 0));
     let labels: Vec<String> = mapping.single.iter().map(|single| single.lock.label()).collect();
     assert_eq!(labels, ["[3]", "[7]"]);
-    // Idle time is no time in which it could matter.
+    // Idle time does not count: it could not matter there.
     assert_eq!(report.active_ns, 1_040 * u128::from(MS));
     assert_eq!(report.not_known_ns, 20 * u128::from(MS));
     let code: Vec<Vec<&str>> = [&write.holdings[0], &mapping.holdings[0]]
         .map(|holding| holding.code[0].functions.iter().map(AsRef::as_ref).collect())
         .into();
-    // Code without a name stands there only where nothing else does.
+    // Code without a name is shown only if there is nothing else.
     assert_eq!(
         code,
         [
@@ -191,7 +191,7 @@ fn what_is_said_is_what_was_found() {
     assert_eq!(document["latches"][0]["run_queue_ns"], 100 * MS);
     assert_eq!(document["latches"][1]["single"][0]["number"], 3);
     assert_eq!(document["latches"][0]["holders"][0]["pids"][0], 11);
-    // Of a recording that lacks them nothing is said but that.
+    // For a recording that lacks them, nothing is said but that.
     let older = latches(&Source::memory(meta(), Rows::default()), &LatchOptions::default())
         .expect("nothing is wrong");
     let said = text::render_latches(&older, 120);

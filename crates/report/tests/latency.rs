@@ -1,4 +1,4 @@
-//! Latencies against arithmetic: every event is in one group, one bucket and one cell, whatever is asked.
+//! Latencies against arithmetic: every event is in one group, one bucket and one cell, whatever the question.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -284,9 +284,9 @@ fn a_heat_map_shows_one_kind() {
         .collect();
     let map = heat_map(&source_of(only), &LatencyOptions::default()).expect("a map");
     assert_eq!((map.kind.as_str(), map.total.count()), ("block", 4));
-    // 4.3 s begin within the first of five seconds.
+    // 4.3 s that begin within the first of five seconds.
     assert_eq!((map.columns, map.column_s, map.from_us), (5, 1, FIRST_SECOND));
-    // 50 us is above the power 32 us by 0.64 of a power, which is row 5 of 8.
+    // 50 us is 0.64 of a power above the power 32 us, which is row 5 of 8.
     assert_eq!(map.cells.keys().collect::<Vec<_>>(), [&(1, 5)]);
     assert_eq!((map.lowest_power, map.powers), (5, 1));
     let (from, to) = map.bounds_ns(5);
@@ -316,7 +316,7 @@ fn a_long_recording_gets_wider_columns() {
     assert!(svg.contains("(1800 seconds)") && svg.contains(">4 h<"), "{svg}");
 }
 
-/// Texts of the document; panics when it is not well-formed or holds a character that XML forbids.
+/// Texts of the document; panics if it is not well-formed or has a character that XML forbids.
 fn well_formed(svg: &str) -> Vec<String> {
     use quick_xml::events::Event;
     assert!(

@@ -1,4 +1,4 @@
-//! Who had heavyweight locks and who waited for them, of rows made by hand.
+//! Who had heavyweight locks and who waited for them, on hand-made rows.
 
 use dbtime_model::{CounterRow, LockRow, Rows, SessionId, SessionState, State, StatementRow};
 use dbtime_report::{
@@ -24,8 +24,8 @@ fn lock(session: u64, mode: &str, granted: bool, ms: u64, longest_ms: u64) -> Lo
     }
 }
 
-/// Session 1 has a relation, idle in its transaction, and 2 waits for it; a prepared transaction and a process that is not recorded have
-/// it, too. 2 has an advisory lock for long.
+/// Session 1, idle in its transaction, holds a lock on a relation, and 2 waits for it; a prepared transaction and a process that is not
+/// recorded hold one, too. 2 holds an advisory lock for long.
 fn rows() -> Rows {
     let mut rows = Rows::default();
     rows.sessions.push(session(1, 11, "client backend", "a", "shop"));
@@ -118,7 +118,7 @@ fn who_has_a_lock_and_who_waits_for_it_stand_together() {
         ),
         (41_000 * MS, 3_000 * MS, 1)
     );
-    // Holders before waiters, the longest first; of the two rows of the first one the sum and the longest.
+    // Holders before waiters, the longest first; for the two rows of the first one, their sum and the longest.
     let uses: Vec<_> = relation
         .requests
         .iter()
@@ -153,7 +153,7 @@ fn a_filter_chooses_holders_and_waiters_and_who_is_no_session_is_in_none() {
     };
     assert_eq!(pids(of_session(11)), [Some(11)]);
     assert_eq!(pids(of_session(22)), [Some(22), Some(22)]);
-    // One that was idle but had a lock has a statement by which it is found.
+    // One that was idle but held a lock is found by its statement.
     let of_statement = Filter {
         statements: vec![7],
         ..Filter::default()
@@ -188,7 +188,7 @@ fn text_and_json_say_what_is_not_known() {
     );
     assert_eq!(relation["requests"][3]["granted"], false);
     assert_eq!(relation["requests"][0]["session_state"], "idle in transaction");
-    // A recording that does not have them.
+    // A recording without them.
     let without = latches(&Source::memory(meta(), Rows::default()), &LatchOptions::default())
         .expect("nothing is wrong");
     let said = text::render_latches(&without, 160);
@@ -228,7 +228,7 @@ fn a_snapshot_says_for_how_long_a_session_had_and_awaited_each_lock() {
             ms(800),
         ),
     ];
-    // 900 and 100 ms; of the prepared transaction and of the process that is not recorded there is no session.
+    // 900 and 100 ms; the prepared transaction and the process that is not recorded have no session.
     let of_1 = (
         11,
         "relation 16390 in shop, RowExclusiveLock held".to_string(),

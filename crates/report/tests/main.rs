@@ -1,4 +1,4 @@
-//! Reports of rows that are made by hand: one program, which is linked once.
+//! Reports on hand-made rows: one program, so that it is linked once.
 
 mod answers;
 mod causes;

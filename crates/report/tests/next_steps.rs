@@ -9,7 +9,7 @@ use dbtime_report::{
 
 use crate::hand_made::{FIRST_SECOND, MS, meta, row, session};
 
-/// Reads, as a tier tells them, of a table with a name or without one.
+/// Reads, as a tier records them, of a table with or without a name.
 fn reads(tier: &str, relation: &str) -> Source {
     let (meta, rows) = recording(tier, relation);
     Source::memory(meta, rows)
@@ -111,7 +111,7 @@ fn one_session_leads_to_its_code() {
         ..Filter::default()
     };
     assert_eq!(of(of_one.clone()), ["dbtime flame --session 11 x.dbt"]);
-    // Who has chosen more than that knows what to ask.
+    // Users who have chosen more than that know what to ask.
     let states = vec![State::Disk];
     assert!(of(Filter { states, ..of_one }).is_empty());
 }

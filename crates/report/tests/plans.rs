@@ -1,4 +1,4 @@
-//! Time and single events by the plan of a statement, of rows made by hand.
+//! Time and single events by the plan of a statement, on hand-made rows.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use dbtime_model::latency::{bounds_of, bucket_of, kind};
 use dbtime_model::{ActivityRow, LatencyRow, Rows, SessionId, State};
 use dbtime_report::{Dimension, Filter, LatencyOptions, Options, Source, json, latency, report};
 
-/// Plans of two statements, which have one of them in common: 100, 200, 400 and 800 ms; and an event of each of twice the length.
+/// Plans of two statements, one of which they share: 100, 200, 400 and 800 ms; and one event for each, twice as long.
 const OF: [(u64, i64); 4] = [(7, 42), (7, i64::MIN), (8, 42), (8, 0)];
 
 fn source() -> Source {
@@ -52,7 +52,7 @@ fn a_plan_has_its_time_whatever_the_statement_and_no_plan_is_said_in_words() {
         by(Dimension::Plan, all()),
         sums(&[("42", 500), (&least, 200), ("[no plan id]", 800)])
     );
-    // Statements are one, however they are executed.
+    // A statement is one, however it is executed.
     assert_eq!(by(Dimension::Query, all()), sums(&[("7", 300), ("8", 1_200)]));
     let of_one = Filter {
         statements: vec![7],

@@ -1,4 +1,4 @@
-//! What is written is complete, fits the page, and cannot be broken by what was recorded.
+//! Output is complete, fits the page, and cannot be broken by what was recorded.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,7 +39,7 @@ fn export_as(folded: &Folded, name: &str) -> String {
     String::from_utf8(out).expect("UTF-8")
 }
 
-/// Texts of all `title` elements; panics when the XML is not well-formed or holds a forbidden character.
+/// Texts of all `title` elements; panics if the XML is not well-formed or has a forbidden character.
 fn titles(svg: &str) -> Vec<String> {
     assert!(
         svg.chars()
@@ -148,8 +148,8 @@ fn what_is_not_shown_one_by_one_is_shown_as_a_sum() {
         .lines()
         .find(|line| line.contains("6 others"))
         .expect("the sum");
-    // Outside of its idle wait number n of the dozen has 530 + 13 n ms. Shown are 4711, 4712 and numbers 11 to 4;
-    // left are 3 to 0, the checkpointer with 500 ms and the session that was not described with 11 ms.
+    // Outside of its idle wait, number n of the dozen has 530 + 13 n ms. Shown are 4711, 4712 and numbers 11 to
+    // 4; the rest are 3 to 0, the checkpointer with 500 ms and the session that was not described with 11 ms.
     assert_eq!(4 * 530 + 13 * (3 + 2 + 1) + 500 + 11, 2_709);
     assert!(others.contains(" 2.709 "), "{others}");
     assert!(text.contains("9 other stacks: "), "{text}");
@@ -236,7 +236,7 @@ fn hostile_names_cannot_break_folded_stacks() {
 fn hostile_names_leave_the_svg_well_formed() {
     let folded = flame(&hostile_source(), &FlameOptions::default()).expect("stacks");
     let titles = titles(&export_as(&folded, "x.svg"));
-    // 4.6 s of the recording made by hand and 9 s of the hostile session: above 10 s times are in ms.
+    // 4.6 s of the hand-made recording and 9 s of the hostile session: above 10 s times are in ms.
     assert!(
         titles.iter().any(|title| title.starts_with("all (13,600 ms")),
         "{titles:?}"
@@ -267,8 +267,8 @@ fn frames_of_the_svg_are_as_wide_as_their_time() {
     assert!(svg.contains("Width: 4.600 s of DB time"));
 }
 
-/// `read` alone sorts before `read all` and that before `read;…` when whole lines are compared: a renderer
-/// that sorts lines tears the frame `read` in two.
+/// When whole lines are compared, `read` alone sorts before `read all`, and that before `read;…`: a renderer that
+/// sorts lines tears the frame `read` in two.
 #[test]
 fn equal_frames_meet_whatever_their_neighbours_are_called() {
     let stacks = [
@@ -458,7 +458,7 @@ fn amounts_that_are_no_time_are_nowhere_called_seconds() {
         assert_eq!(report.ledger.total().total_ns(), u128::from(total));
         assert_eq!(report.average_active_sessions(), None);
         let text = text::render(&report, 100);
-        // "How many per second" is of the recorder.
+        // "How many per second" describes the recorder.
         let text = text.replace("samples per second and session", "");
         let words: Vec<&str> = text
             .split_whitespace()

@@ -1,10 +1,10 @@
-//! Time by functions of PL/pgSQL, of rows made by hand.
+//! Time by PL/pgSQL function, on hand-made rows.
 
 use crate::hand_made::{CPU, meta, ms_by, row, session, sums};
 use dbtime_model::{ActivityRow, Frame, NO_STACK, PLPGSQL, Rows, StackId, StackRow, State, stack_id};
 use dbtime_report::{Dimension, Filter, Source};
 
-/// A stack of these functions, of PL/pgSQL where they have parentheses.
+/// A stack of these functions, which are PL/pgSQL if they have parentheses.
 fn stack(symbols: &[&str]) -> StackRow {
     let frame = |symbol: &&str| Frame {
         symbol: (*symbol).to_string(),
@@ -41,7 +41,7 @@ fn time_is_that_of_the_innermost_function_and_its_line() {
             "inner() line 2",
             "exec",
         ]),
-        // It has not come to a line.
+        // It has not reached a line.
         stack(&[
             "main",
             "handler",

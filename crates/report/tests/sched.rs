@@ -1,4 +1,4 @@
-//! Context switches: a few turns made by hand, of which every number can be checked with pencil and paper; and any turns at all.
+//! Context switches: a few hand-made turns, in which every number can be checked with pencil and paper; and any turns at all.
 
 use dbtime_model::recording::{Clock, Meta, SCHEMA_VERSION, Scheduling};
 use dbtime_model::{BackendType, Rows, SessionId, SessionRow, SessionState, State, Turn, Turns, Wait};
@@ -111,7 +111,7 @@ fn answer(source: &Source, options: &Options) -> Report {
 
 #[test]
 fn a_stay_off_cpu_is_of_the_statement_before_it_and_a_run_of_the_one_at_its_end() {
-    // A command comes and is executed; it waits inside, and goes on; it waits, and another one follows without a switch.
+    // A command arrives and is executed; it waits inside, and continues; it waits, and another one follows without a switch.
     let of = |at_ms, (wait_ms, delay_ms, run_ms), before, end| Turn {
         wait_statement: before,
         statement: end,
@@ -190,7 +190,7 @@ fn numbers_are_those_of_the_turns() {
         (one.sums.delay.count(), one.sums.delay.sum_ns()),
         (2, u128::from(9 * MS))
     );
-    // Of the second its first turn has no times: it is counted, and in no sum.
+    // The first turn of the second task has no times: it is counted, but in no sum.
     assert_eq!(
         (two.sums.switches, two.sums.run.count(), two.sums.run.sum_ns()),
         (2, 1, u128::from(MS))

@@ -1,4 +1,4 @@
-//! Snapshots of a part of the sessions' time, of rows made by hand.
+//! Snapshots of a part of the sessions' time, on hand-made rows.
 
 use dbtime_model::counter::{SERVER_STATISTICS, statement_counts};
 use dbtime_model::latency::kind;
@@ -13,7 +13,7 @@ use crate::hand_made::{CPU, FIRST_SECOND, MS, READ, meta, row, session};
 const SELECT: u64 = 42;
 const UPDATE: u64 = 43;
 
-/// In milliseconds, and how many waits of it ended:
+/// In milliseconds, with the number of waits that ended:
 ///
 /// | session | statement | wait | user | kernel | disk | waits |
 /// |---|---|---|---|---|---|---|
@@ -22,7 +22,7 @@ const UPDATE: u64 = 43;
 /// | 1 | UPDATE | IO:DataFileRead | | | 700 | 10 |
 /// | 2 | UPDATE | CPU | 900 | | | |
 ///
-/// Each session made 1,000 calls of the system; the server counted 7 executions of SELECT and 8 of UPDATE.
+/// Each session made 1,000 system calls; the server counted 7 executions of SELECT and 8 of UPDATE.
 fn recorded() -> (Meta, Rows) {
     let mut rows = Rows {
         sessions: vec![
@@ -95,7 +95,7 @@ fn of_query(id: u64) -> Filter {
     }
 }
 
-/// Growth by pid, kind and name; of times in milliseconds.
+/// Growth by pid, kind and name; times in milliseconds.
 fn lines(snapshot: &Snapshot) -> Vec<(u32, &'static str, String, i128)> {
     let mut lines = Vec::new();
     for one in &snapshot.sessions {
@@ -115,7 +115,7 @@ fn line(pid: u32, kind: &'static str, name: &str, growth: i128) -> (u32, &'stati
     (pid, kind, name.to_string(), growth)
 }
 
-/// How many ended of the only wait.
+/// How many waits of the only wait event ended.
 fn waits(snapshot: &Snapshot) -> Option<u64> {
     let lines = snapshot.sessions.iter().flat_map(|one| &one.lines);
     let waits: Vec<Option<u64>> = lines
@@ -213,7 +213,7 @@ fn of_a_wait_or_a_state_there_is_that_time_alone() {
             && found.contains(&line(4711, "WAIT", "IO:DataFileRead", 900)),
         "{found:?}"
     );
-    // The other session had none, and what is counted is not counted by wait.
+    // The other session had none, and counters are not counted by wait.
     assert!(
         found
             .iter()

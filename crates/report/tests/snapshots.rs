@@ -1,4 +1,4 @@
-//! Snapshots of files, which are hours apart: what grew is divided by the time that they are of, and not by that which lies between.
+//! Snapshots in files, hours apart: growth is divided by the time that they cover, not by the time between them.
 
 use dbtime_model::counter::{self, snapper};
 use dbtime_model::recording::{CoveredPeriod, ImportedFile, Meta};
@@ -13,8 +13,8 @@ use crate::hand_made::{CPU, FIRST_SECOND, meta, row, session};
 const SECOND_US: i64 = 1_000_000;
 const HOUR_US: i64 = 3_600 * SECOND_US;
 
-/// One for each growth, an hour apart and ten seconds long: session 1 has executed so many statements, and been active for 4 s.
-/// Session 2 did something in the first one only.
+/// One for each growth, an hour apart and ten seconds long: session 1 has executed this many statements, and was active for 4 s.
+/// Session 2 did something only in the first one.
 fn recorded(growth: &[i64]) -> (Meta, Rows) {
     let mut meta = Meta {
         start_us: FIRST_SECOND,
@@ -99,7 +99,7 @@ fn each_snapshot_is_of_its_own_time() {
     assert_eq!(all[1].period.from_us, FIRST_SECOND + HOUR_US);
     let sum = snapshot(&source, &options()).expect("a snapshot");
     assert_eq!(per_second(&sum, "TANEL", "execute count"), Some(20.0));
-    // Who did nothing in two of them was there all the same.
+    // A session that did nothing in two of them was there all the same.
     assert_eq!(per_second(&sum, "OTHER", "user calls"), Some(20.0 / 30.0));
     let shown = text::render_snapshot(&all[1], &SnapshotColumn::ALL, 10, 200);
     assert!(
@@ -112,13 +112,13 @@ fn each_snapshot_is_of_its_own_time() {
     );
     let shown = text::render_snapshot(&sum, &SnapshotColumn::USUAL, 10, 200);
     assert!(shown.contains("30.000 s within 7210.000 s"), "{shown}");
-    // A head, and a line for everything that grew.
+    // A head, and one line for everything that grew.
     let csv = snapshot_csv::render(&all[2]).expect("CSV");
     assert_eq!(csv.lines().count(), 3, "{csv}");
     assert!(csv.contains(",STAT,execute count,300,"), "{csv}");
 }
 
-/// Of samples alone: nothing is told, and what was observed is of the snapshot in which it was.
+/// From samples alone: the file reports nothing, and what was observed belongs to the snapshot in which it was.
 #[test]
 fn what_was_observed_is_of_the_snapshot_in_which_it_was() {
     let (meta, mut rows) = recorded(&[100, 200]);
@@ -135,7 +135,7 @@ fn what_was_observed_is_of_the_snapshot_in_which_it_was() {
         [4_000_000_000, 2_000_000_000]
     );
     assert!(all.iter().all(|one| one.active.is_some()));
-    // One that is chosen has its own time, not that of the choice.
+    // A chosen one has its own time, not that of the choice.
     let one = SnapshotOptions {
         filter: Filter {
             from_us: Some(FIRST_SECOND + HOUR_US / 2),
@@ -193,7 +193,7 @@ fn diff_says_which_counters_changed_by_more_than_chance_and_by_how_much() {
     for part in ["2 of 3 counters", "stat:execute count 10.1 and 30.1 (2.99 times)"] {
         assert!(answer.whole.contains(part), "{}", answer.whole);
     }
-    // Against itself nothing differs, and one snapshot does not tell.
+    // Against itself nothing differs, and a single snapshot proves nothing.
     let answer = diff([&good, &good], &DiffOptions::default()).expect("a comparison");
     assert!(answer.whole.contains("None of 3 counters"), "{}", answer.whole);
     let [good, bad] = [source(recorded(&[100])), source(recorded(&[300]))];

@@ -1,4 +1,4 @@
-//! Stacks read as text, about the recording made by hand: every number can be checked against its table.
+//! Stacks read as text, for the hand-made recording: every number can be checked against its table.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ fn equal_stacks_are_counted_without_their_offsets_and_the_hottest_is_last() {
             )
         })
         .collect();
-    // Two of sort; reads on CPU, in the kernel and blocked are one stack; all else has none.
+    // Two of sort; reads on CPU, in the kernel and blocked are one stack; everything else has none.
     assert_eq!(
         found,
         [
@@ -172,7 +172,7 @@ fn modules_are_libraries_and_parts_of_the_kernel() {
     let mm = kernel(&["entry_SYSCALL_64", "ext4_file_read_iter", "clear_page_erms"]);
     let net = kernel(&["entry_SYSCALL_64", "tcp_sendmsg", "_raw_spin_lock"]);
     let nvme = stack(&["nvme_queue_rq"], "nvme");
-    // A sleep belongs to who fell asleep, not to the scheduler.
+    // A sleep belongs to the code that fell asleep, not to the scheduler.
     let sleep = kernel(&[
         "ext4_file_read_iter",
         "blk_mq_get_tag",
@@ -234,7 +234,7 @@ fn modules_are_libraries_and_parts_of_the_kernel() {
         .expect("ext4");
     assert_eq!(ext4.total_ns, ms(30 + 40 + 70));
     let text = text::render_stacks(&report, 120);
-    // 70 ms by ten executions.
+    // 70 ms divided by ten executions.
     assert!(
         text.contains("per execution") && text.contains("7.00 ms"),
         "{text}"
@@ -312,7 +312,7 @@ proptest! {
         }
     }
 
-    /// Against all beginnings of all stacks, added up one by one.
+    /// Against all prefixes of all stacks, added up one by one.
     #[test]
     fn the_tree_shows_the_hottest_call_paths_with_their_time(samples in prop::collection::vec((0..6usize, 1..50u64), 1..30), top in 0..12usize) {
         let all: [&[&str]; 6] = [&["a", "b", "c"], &["a", "b"], &["a", "c", "a"], &["b"], &["a", "b", "d", "e"], &["b", "a", "b"]];

@@ -1,4 +1,4 @@
-//! Time lines of recordings made by hand: every bucket can be checked with pencil and paper, and nothing is lost.
+//! Timelines of hand-made recordings: every bucket can be checked with pencil and paper, and nothing is lost.
 
 use crate::hand_made::{
     CLIENT_READ, CPU, FIRST_SECOND, LOCK, MS, START_US, kernel_counter, meta, row, session,
@@ -23,7 +23,7 @@ fn at(second: i64, row: ActivityRow) -> ActivityRow {
 }
 
 /// From 0.3 s to 20.8 s after a whole second. Session 1: CPU from 0 to 6, a lock from 6 to 8, then nothing to do. Session 2: a lock
-/// from 5 to 8. In the seconds 10 to 13 nobody recorded.
+/// from 5 to 8. In seconds 10 to 13 nothing was recorded.
 fn recording() -> (Meta, Rows) {
     let mut rows = Rows {
         sessions: vec![
@@ -49,7 +49,7 @@ fn recording() -> (Meta, Rows) {
             5..8 => of(2, LOCK, State::Sleep),
             _ => of(2, CLIENT_READ, State::Sleep),
         });
-        // Not of clients: no part of DB time.
+        // Not a client's: not part of DB time.
         rows.activity
             .push(of(3, crate::hand_made::FILE_FLUSH, State::Disk));
     }
@@ -123,7 +123,7 @@ fn seconds_without_data_are_a_gap_and_seconds_without_work_are_zero() {
     );
     let of_cpu = line(&drawn, "CPU");
     assert_eq!(of_cpu[9..15], [Some(0.0), None, None, None, None, Some(0.0)]);
-    // That one session has no rows is none: others were recorded.
+    // That one session has no rows is not a gap: others were recorded.
     let filter = Filter {
         sessions: vec![4712],
         ..Filter::default()
@@ -133,7 +133,7 @@ fn seconds_without_data_are_a_gap_and_seconds_without_work_are_zero() {
         .retain(|row| row.session != SessionId(2) || row.time < FIRST_SECOND + 8 * SECOND);
     let of_one = draw((meta, rows), &TimelineOptions { filter, ..seconds(1) }).expect("a time line");
     assert_eq!(of_one.gaps, drawn.gaps);
-    // Nor is a second in which the kernel's account went on without a sample.
+    // Nor is a second in which the kernel's counters went on without a sample.
     let (meta, mut rows) = recording();
     for second in 10..14 {
         rows.counters.push(CounterRow {
@@ -154,7 +154,7 @@ fn the_bars_of_a_text_are_as_long_as_the_numbers_say() {
     let page = text::render_timeline(&draw(recording(), &seconds(5)).expect("a time line"), 100);
     let bars: Vec<&str> = page.lines().filter(|line| line.starts_with("  12:00")).collect();
     let count = |line: &str, letter| line.chars().filter(|c| *c == letter).count();
-    // Two CPUs are the largest number, at the right edge.
+    // Two CPUs are the highest value, at the right edge.
     let whole = bars[0].find('|').expect("the line of the CPUs") - bars[0].find('C').expect("a bar");
     assert_eq!(
         (count(bars[0], 'C'), count(bars[1], 'C')),
@@ -210,7 +210,7 @@ fn windows_of_ten_seconds_are_whole() {
     );
 }
 
-/// An imported wait stands in the second in which it ended.
+/// An imported wait is in the second in which it ended.
 #[test]
 fn a_long_imported_wait_is_drawn_over_all_of_its_time() {
     let (mut meta, mut rows) = recording();
@@ -222,11 +222,11 @@ fn a_long_imported_wait_is_drawn_over_all_of_its_time() {
         at(19, row(1, CLIENT_READ, State::Sleep, 5_000)),
     ];
     let whole = draw((meta.clone(), rows.clone()), &seconds(5)).expect("a time line");
-    // From 3 to 15. Before it nothing is known.
+    // From 3 to 15. Before that nothing is known.
     assert_eq!(line(&whole, "Lock"), [Some(1.0), Some(1.0), Some(1.0), Some(0.0)]);
     assert_eq!(whole.buckets[0].recorded_ns, 2_000_000_000);
     assert_eq!(whole.before_ns, 0);
-    // Of a part of the recording, what was before it is told apart.
+    // For a part of the recording, what was before it is reported separately.
     let filter = Filter {
         from_us: Some(FIRST_SECOND + 10 * SECOND),
         ..Filter::default()
@@ -236,7 +236,7 @@ fn a_long_imported_wait_is_drawn_over_all_of_its_time() {
     assert_eq!(line(&part, "Lock"), [Some(1.0), Some(0.0)]);
     assert_eq!((part.before_ns, part.db_time_ns), (7_000_000_000, 12_000_000_000));
     assert!(text::render_timeline(&part, 100).contains("Not in any bucket: 7.000 s"));
-    // Samples of another tool may be of several tasks: they stay where they are, and seconds without any are no gap.
+    // Samples of another tool may come from several tasks: they stay where they are, and seconds without any are not a gap.
     meta.collector.tier = "sampled".into();
     let sampled = draw((meta, rows), &seconds(5)).expect("a time line");
     assert_eq!(
@@ -284,7 +284,7 @@ fn samples_are_not_called_sessions() {
 #[test]
 fn what_the_server_did_for_itself_is_marked() {
     let (mut meta, mut rows) = recording();
-    // The log is switched at times that are no checkpoint's; without a statement the worker only looked for work.
+    // The WAL is also switched outside of checkpoints; without a statement the worker only looked for work.
     let of_checkpointer = |row: &ActivityRow| row.session == SessionId(3);
     rows.activity.retain(|row| !of_checkpointer(row));
     let waits = [
@@ -336,7 +336,7 @@ fn what_the_server_did_for_itself_is_marked() {
     ]
     .map(|(kind, from, to, text)| (kind, from, to, text.to_string()));
     assert_eq!(all, expected);
-    // Whoever is looked at, and cut to the time that is.
+    // Whichever sessions are chosen, and cut to the chosen time.
     let (of_one, _) = marks(&TimelineOptions {
         filter: Filter {
             sessions: vec![4711],

@@ -1,4 +1,4 @@
-//! Which SQL: how often statements were executed, by whom and where, of rows made by hand.
+//! Which SQL: how often statements were executed, by whom and where, on hand-made rows.
 
 use crate::hand_made::{CPU, FIRST_SECOND, MS, meta, row, session};
 use dbtime_model::counter::{SERVER_STATISTICS, statement_counts};
@@ -11,7 +11,7 @@ const SECOND: i64 = 1_000_000;
 const SELECT: u64 = 42;
 const UPDATE: u64 = 43;
 
-/// In each of four seconds session 1 executes SELECT for 300 ms, and session 2 each of both for 100 ms.
+/// In each of four seconds session 1 executes SELECT for 300 ms, and session 2 executes both for 100 ms each.
 fn rows() -> Rows {
     let mut rows = Rows {
         sessions: vec![
@@ -32,7 +32,7 @@ fn rows() -> Rows {
     rows
 }
 
-/// In each second session 1 has 30 commands SELECT of 10 ms each, session 2 one of 100 ms, and one more of which no query is known.
+/// In each second session 1 has 30 SELECT commands of 10 ms each, session 2 one of 100 ms, and one more without a known query.
 fn with_commands() -> (Meta, Rows) {
     let mut rows = rows();
     for second in 0..4 {
@@ -93,7 +93,7 @@ fn commands_are_counted_where_the_server_does_not_say_how_often_statements_were_
     assert_eq!((&select["query"], &select["calls"]), (&"42".into(), &124.into()));
     assert!(select["rows"].is_null() && update["calls"].is_null());
 
-    // Another tier may have times of events, but none of all commands.
+    // Another tier may have durations of events, but not of all commands.
     let (mut meta, rows) = recorded;
     meta.collector.tier = "exact".into();
     assert_eq!(calls_of_select(&ask(&(meta, rows), Filter::default())), None);
@@ -114,7 +114,7 @@ fn commands_are_counted_of_what_is_chosen() {
         ..Filter::default()
     };
     assert_eq!(chosen(of_two_seconds), Some((62, 12)));
-    // A command is not divided by wait and state: how many there are of a part is no number.
+    // Commands are not split by wait and state: how many there are in a part is not known.
     let on_cpu = Filter {
         states: vec![State::User],
         ..Filter::default()

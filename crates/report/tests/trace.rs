@@ -1,4 +1,4 @@
-//! What an SQL trace says, against arithmetic on rows made by hand.
+//! What an SQL trace says, against arithmetic on hand-made rows.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ fn json_of(report: &Report) -> Value {
     serde_json::from_str(&json::render(report)).expect("JSON")
 }
 
-/// Checks that a line of the text has these words, whatever the blanks between them.
+/// Checks that a line of the text has these words, whatever the spacing between them.
 fn has_line(text: &str, wanted: &str) {
     let flat = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
@@ -42,7 +42,7 @@ fn has_line(text: &str, wanted: &str) {
     );
 }
 
-/// Checks that the text has these words, wherever its lines are broken.
+/// Checks that the text has these words, however its lines are broken.
 fn has_words(text: &str, wanted: &str) {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains(wanted), "{wanted} in\n{text}");
@@ -93,7 +93,7 @@ fn files_add_up_and_one_without_calls_has_no_interval() {
     (trace.first_tim_us, trace.last_tim_us, trace.begin_us) = (Some(9_000_000), Some(9_900_000), None);
     (trace.cpu_us, trace.wait_us) = (0, 500);
     meta.files.push(other);
-    // No trace: another format.
+    // Not a trace: another format.
     meta.files.push(Default::default());
     let trace = &json_of(&of(meta, trace_rows(), &Options::default()))["trace"];
     assert_eq!([&trace["files"], &trace["lines"]], [&json!(2), &json!(1_007)]);
@@ -341,7 +341,7 @@ fn statements_stand_by_plan_with_what_they_miss() {
         [&statements[4]["text"], &statements[4]["id"]],
         [&Value::Null, &Value::Null]
     );
-    // The dictionary statement took 80,000 for it, the deepest one 10,000.
+    // The dictionary statement spent 80,000 on it, the deepest one 10,000.
     assert_eq!(statements[0]["called_us"], 90_000);
     let text = text::render(&report, 120);
     has_line(
@@ -429,7 +429,7 @@ fn statements_that_differ_in_literals_are_one_unless_asked_for() {
             ..of_another
         });
     }
-    // One of them stands for two more that the importer did not keep.
+    // One of them represents two more that the importer did not keep.
     rows.statements.last_mut().expect("a statement").alike = 2;
     let options = Options {
         by: vec![Dimension::SqlId, Dimension::Statement],
@@ -553,7 +553,7 @@ fn a_flame_graph_takes_the_statements_as_one_that_the_ledger_takes_as_one() {
             ..StatementRow::default()
         });
         rows.counters.push(count(1, id, 8, oracle::CALLS, 2));
-        // The first of them, which stands for all, has calls but no time of its own.
+        // The first of them, which represents all, has calls but no time of its own.
         if n > 0 {
             let of_another = rows.activity[0].clone();
             rows.activity.push(ActivityRow {
@@ -883,7 +883,7 @@ fn time_is_grouped_by_what_the_application_says() {
             .iter()
             .map(|row| row.labels[0].as_str())
             .collect();
-        // DB time of sessions 1 and 2, then what is idle.
+        // DB time of sessions 1 and 2, then idle time.
         assert_eq!(labels, [first, second, first], "{by}");
     }
     let options = Options {
@@ -948,7 +948,7 @@ fn hostile_names_and_long_texts_are_harmless() {
         statement.sql_id = HOSTILE.into();
         for step in &mut statement.plan_steps {
             step.operation = long.clone();
-            // No tree: steps above themselves.
+            // Not a tree: steps that are their own parents.
             step.parent = step.id;
         }
     }
@@ -1026,7 +1026,7 @@ fn some_waits() -> impl Strategy<Value = Vec<(usize, u64, u64)>> {
 }
 
 proptest! {
-    /// Events are the waits of the call view, statements too, however they are cut.
+    /// Events are the waits of the call view, and statements are too, however they are split.
     #[test]
     fn events_and_statements_add_up_to_the_call_view(waited in some_waits(), session in 0..3u32) {
         let names = [SEQUENTIAL, SCATTERED, "Idle:SQL*Net message from client", "unclassified:of release 30"];

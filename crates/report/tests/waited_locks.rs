@@ -1,4 +1,4 @@
-//! Which locks of the lock table blocked sessions waited for, of rows made by hand.
+//! Which locks of the lock table blocked sessions waited for, on hand-made rows.
 
 use dbtime_model::recording::Meta;
 use dbtime_model::{
@@ -45,7 +45,7 @@ fn led_to(second: i64, session: u64, event: &str, chain: Vec<CauseLink>) -> Caus
     }
 }
 
-/// Looks that found a session waiting.
+/// Looks at the lock table that found a session waiting.
 fn wants(second: i64, session: u64, kind: &str, ms: u64) -> LockRow {
     LockRow {
         time: second * SECOND,
@@ -90,14 +90,14 @@ fn said(shares: &[LockShare]) -> Vec<(String, usize, u128)> {
     shares.iter().map(said).collect()
 }
 
-/// Whether no wait has a list of locks.
+/// True if no wait has a list of locks.
 fn says_no_lock(report: &CauseReport) -> bool {
     let json: Value = serde_json::from_str(&json::render_causes(report)).expect("JSON");
     let waits = json["causes"].as_array().expect("waits");
     !waits.is_empty() && waits.iter().all(|wait| wait.get("locks").is_none())
 }
 
-/// 1 waits for a relation whose name comes late, 2 for that and another.
+/// 1 waits for a relation whose name becomes known late, 2 for that one and another.
 fn two_relations() -> Rows {
     let mut rows = Rows::default();
     sessions(&mut rows);
@@ -116,10 +116,10 @@ fn two_relations() -> Rows {
             relation_name: "public.orders".into(),
             ..on(16_390, wants(2, 1, "relation", 400))
         },
-        // Twice as long as it was blocked: looks are not that exact.
+        // Twice as long as it was blocked: looks are not that precise.
         on(16_390, wants(2, 2, "relation", 400)),
         on(16_391, wants(2, 2, "relation", 200)),
-        // What it had, what it waited for in another statement, and what others did, is not this wait.
+        // What it held, what it waited for in another statement, and what others did, is not part of this wait.
         LockRow {
             granted: true,
             ..on(16_392, wants(2, 2, "relation", 300))
@@ -155,7 +155,7 @@ fn of_who_is_idle_in_a_transaction_looks_say_what_it_had_executed_last() {
     };
     rows.locks.extend([
         has(1, 3, 7, 600, SessionState::IdleInTransaction),
-        // Of the most time; not of a time in which something was executed, and not of another session.
+        // The one with the most time; not one during which something was executed, and not that of another session.
         has(1, 3, 8, 300, SessionState::IdleInTransaction),
         has(1, 3, 8, 900, SessionState::Active),
         has(2, 4, 8, 900, SessionState::IdleInTransaction),
@@ -168,7 +168,7 @@ fn of_who_is_idle_in_a_transaction_looks_say_what_it_had_executed_last() {
         .map(|step| step.command_line(&["x.dbt"]))
         .collect();
     assert_eq!(next, ["dbtime report --latches --session 30 x.dbt"]);
-    // 1 in its first second, of whose chain that is known; of the second one no look tells.
+    // 1: its chain is from the first second, for which this is known. 2: in the second one no look says it.
     let last: Vec<(u64, u128)> = report
         .blocking_statements
         .iter()
@@ -218,7 +218,7 @@ fn looks_say_for_which_locks_and_never_for_more_than_the_ledger_has() {
         )
     );
 
-    // 1 waited for one relation, 2 for two: of that one it is not known which of them it was in a chain.
+    // 1 waited for one relation, 2 for two: which of them it was waiting for in the chain is not known.
     let of = |pid: u32| -> &Waiting {
         let mut behind = report.chains[0].behind.iter();
         behind.find(|one| one.who.pid == pid).expect("it waits")
@@ -262,7 +262,8 @@ fn who_waits_for_a_transaction_waits_for_the_row_that_it_has_locked_meanwhile() 
             ..has_row(second, 4, 7)
         });
     }
-    // It is one transaction, for whose row it waited in the first second, too. The other has had two rows in a second: one of these.
+    // It is one transaction, for whose row it waited in the first second, too. The other one has locked two rows in a second: it is
+    // one of these.
     rows.locks.push(has_row(2, 1, 7));
     rows.locks.push(has_row(2, 2, 8));
     rows.locks.push(has_row(2, 2, 9));
@@ -282,7 +283,7 @@ fn who_waits_for_a_transaction_waits_for_the_row_that_it_has_locked_meanwhile() 
         [(of_row.clone(), 1, 2_000), (of_some_row.clone(), 1, 2_000)]
     );
     assert_eq!(locks("tuple"), [(row.to_string(), 1, 1_800)]);
-    // 4 stands behind 1, and 1 behind 3: who waits for 3 itself waits for the transaction.
+    // 4 is behind 1, and 1 behind 3: a session that waits for 3 itself waits for the transaction.
     let of = |pid: u32| -> &Blocker {
         let mut blockers = report.blockers.iter();
         blockers
@@ -303,7 +304,7 @@ fn who_waits_for_a_transaction_waits_for_the_row_that_it_has_locked_meanwhile() 
     assert_eq!(json["blockers"][0]["locks"][0]["row"]["tuple"], 7);
 }
 
-/// Looks that stand for far more than the waits took that they found: together they do not, but none of them is said to have.
+/// Looks that stand for far more time than the waits they found took: right in total, but not for any single one.
 #[test]
 fn waits_that_looks_met_briefly_are_not_told_apart() {
     let mut rows = Rows::default();
@@ -331,7 +332,7 @@ fn waits_that_looks_met_briefly_are_not_told_apart() {
         rows.causes
             .push(led_to(second, 1, "transactionid", vec![idle(3)]));
     }
-    // One that is long stays what it is.
+    // One that is long stays as it is.
     rows.activity.push(blocked(5, 2, "transactionid", 900));
     rows.locks.push(on_transaction(
         750,
@@ -363,7 +364,7 @@ fn waits_that_looks_met_briefly_are_not_told_apart() {
         locks("tuple"),
         [("tuple of public.orders in d".to_string(), 1, 2_000)]
     );
-    // Of a wait in a chain it is not known which of them it was.
+    // For a wait in a chain it is not known which of them it was.
     let mut behind = report.chains[0].behind.iter();
     assert!(behind.all(|one| one.lock.is_none()), "{:#?}", report.chains[0]);
 }

@@ -59,7 +59,7 @@ fn beside(pids: [u32; 2], spans: Vec<SpanRow>) -> WaitsInCalls {
     of(pids, spans, Filter::default()).waits_in_calls.expect("both")
 }
 
-/// Events one behind the other: gap and length of each, microseconds.
+/// Events one after the other: gap before each and its length, microseconds.
 fn events(session: u64, kind: &str, names: &[&str], times: &[(u64, u64)]) -> Vec<SpanRow> {
     let mut now = START_NS;
     times
@@ -100,7 +100,7 @@ fn a_wait_that_is_not_named_is_given_to_the_only_process_and_to_no_other() {
         assert_eq!((found.pairs[0].pid, found.pairs[0].unnamed), (pid, unnamed));
         assert_eq!(found.pairs[0].matrix.waits[0].in_call_ns("semtimedop"), 8 * US);
     }
-    // A second traced process: nobody knows whose the waits are. (Session 3 is not described: it has no number, but calls.)
+    // A second traced process: it is unknown whose the waits are. (Session 3 is not described: it has no pid, but calls.)
     let other = || spans(vec![span(3, span::kind::SYSCALL, "read", START_NS, US)]);
     for pids in [[0, 77], [77, 0], [0, 0]] {
         let found = beside(pids, other());
@@ -110,7 +110,7 @@ fn a_wait_that_is_not_named_is_given_to_the_only_process_and_to_no_other() {
             "{found:?}"
         );
     }
-    // Two that have their numbers, and they differ.
+    // Two that have their pids, which differ.
     let found = beside([77, 78], spans(Vec::new()));
     assert_eq!((found.without_calls, found.without_waits), (vec![77], vec![78]));
 }
@@ -129,7 +129,7 @@ fn a_report_of_a_part_lays_only_that_part_beside() {
         &["read"],
         &[(100, 499_800), (600_200, 499_800), (600_200, 499_800)],
     );
-    // Calls around them: waits that reach out of the time of both are left out.
+    // Calls around them: waits that extend beyond the time of both are left out.
     let around = [-5_000, SECOND_NS + 50_000_000, 3 * SECOND_NS]
         .map(|at| span(2, span::kind::SYSCALL, "getpid", START_NS + at, US))
         .to_vec();
@@ -144,7 +144,7 @@ fn a_report_of_a_part_lays_only_that_part_beside() {
     };
     let part = of([7, 7], all.clone(), filter).waits_in_calls.expect("both");
     assert_eq!(part.pairs[0].matrix.waits[0].count, 2);
-    // One kind alone is nothing to lay beside.
+    // One kind alone has nothing to be compared with.
     let waits_only: Vec<SpanRow> = all
         .into_iter()
         .filter(|span| span.kind == span::kind::WAIT)
@@ -191,7 +191,7 @@ proptest! {
         let waits_ns: u64 = matrix.waits.iter().map(|row| row.ns).sum();
         prop_assert_eq!(waits_ns + outside.ns, pair.elapsed_ns);
 
-        // By brute force: every call against every wait that is in the time of both.
+        // By brute force: every call against every wait within the time of both.
         let shift = pair.alignment.shift_ns;
         let inside_of_both = |span: &&SpanRow, shift: i64| {
             span.start_ns + shift >= pair.from_ns && span.start_ns + shift + span.ns as i64 <= pair.to_ns

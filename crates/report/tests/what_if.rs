@@ -1,4 +1,4 @@
-//! What if something took another time: loads whose throughput can be told with pencil and paper.
+//! What if something took a different time: loads whose throughput can be worked out with pencil and paper.
 
 use dbtime_model::recording::Meta;
 use dbtime_model::{
@@ -36,7 +36,7 @@ fn transactions(second: i64, client: u64, value: i64) -> CounterRow {
     }
 }
 
-/// Clients of which each does this in every second, in so many transactions.
+/// Clients that each do this in every second, in `each` transactions.
 fn load(clients: u64, each: i64, does: impl Fn(i64, u64) -> (Vec<ActivityRow>, Vec<CauseRow>)) -> Rows {
     let mut rows = Rows::default();
     for client in 1..=clients {
@@ -45,7 +45,7 @@ fn load(clients: u64, each: i64, does: impl Fn(i64, u64) -> (Vec<ActivityRow>, V
         for second in 0..=SECONDS {
             rows.counters
                 .push(transactions(second, client, if second == 0 { 0 } else { each }));
-            // The first row says from when on it is counted.
+            // The first row says from when on transactions are counted.
             if second == 0 {
                 continue;
             }
@@ -84,7 +84,7 @@ fn close(found: f64, truth: f64) {
     assert!((found / truth - 1.0).abs() < 0.03, "{found} is not {truth}");
 }
 
-/// Four clients that never think; each has the lock for 10 ms, which it sleeps, and waits 30 ms for the other three.
+/// Four clients that never think; each holds the lock for 10 ms, sleeping, and waits 30 ms for the other three.
 fn in_line() -> Rows {
     load(4, 25, |second, client| {
         let sampled = |wait, ms: u64| ActivityRow {
@@ -131,7 +131,7 @@ fn whoever_never_thinks_has_twice_as_much_of_a_lock_that_is_held_for_half_as_lon
         of.low.transactions_per_s <= 200.0 && of.high.transactions_per_s >= 200.0,
         "{of:?}"
     );
-    // What is done in the meantime is what it is held for.
+    // The lock is held for as long as this lasts.
     let of = said(in_line(), "event:Timeout:PgSleep=0.5");
     close(of.predicted.transactions_per_s, 200.0);
 }
@@ -159,7 +159,8 @@ fn twice_the_work_is_more_than_the_cpus_can_do() {
     );
 }
 
-/// Five clients that think for 20 ms and then have the lock for 10, so that it is never free; how many transactions end in a second.
+/// Five clients that think for 20 ms and then hold the lock for 10, so that it is never free. `ended`: how many transactions end in a
+/// second.
 fn never_free(ended: impl Fn(i64) -> i64) -> Rows {
     let mut rows = load(5, 20, |second, client| {
         let sampled = |wait, ms: u64| ActivityRow {
@@ -190,8 +191,8 @@ fn never_free(ended: impl Fn(i64) -> i64) -> Rows {
 
 #[test]
 fn the_more_evenly_transactions_end_the_more_even_is_what_they_take() {
-    // 5 clients, 20 + 5 ms: 200 a second where everything takes the same time, less a little. By mean value analysis 161 where each
-    // takes a random time.
+    // 5 clients, 20 + 5 ms: just under 200 a second if everything takes the same time. By mean value analysis 161 if each takes a random
+    // time.
     let even = said(never_free(|_| 20), "hold:transactionid=0.5");
     close(even.now.transactions_per_s, 100.0);
     let predicted = even.predicted.transactions_per_s;
@@ -202,7 +203,7 @@ fn the_more_evenly_transactions_end_the_more_even_is_what_they_take() {
             .any(|of| of.contains("100 % even and 0 % random")),
         "{even:?}"
     );
-    // As many in all, but 50 in one second and 150 in the next.
+    // As many in total, but 50 in one second and 150 in the next.
     let uneven = said(
         never_free(|second| 10 + 20 * (second % 2)),
         "hold:transactionid=0.5",
@@ -247,17 +248,17 @@ fn a_device_that_is_always_busy_may_not_take_more_and_the_answer_says_so() {
     assert!(said_of(&faster, "busy nearly all the time"), "{faster:?}");
     assert!(said_of(&faster, "times a second instead of 100"), "{faster:?}");
     assert!(faster.low.transactions_per_s < 150.0, "{faster:?}");
-    // Half of its thinking may have been the way to it and back.
+    // Half of its thinking may have been the time to it and back.
     assert!(faster.high.transactions_per_s > 195.0, "{faster:?}");
-    // Without a flush there is no device that could take too few.
+    // Without a flush there is no device that could limit it.
     let gone = said(flushing(), "event:IO:WALSync=0");
     close(gone.predicted.transactions_per_s, 1_000.0);
     assert!(!said_of(&gone, "times a second instead of"), "{gone:?}");
     assert!(gone.low.transactions_per_s > 900.0, "{gone:?}");
 }
 
-/// One client: of 100 ms it thinks 10 and sleeps 86, after which it stands in the run queue for 1; it computes for 2, and stands in the
-/// run queue for 1 besides.
+/// One client: of 100 ms it thinks 10 and sleeps 86, after which it is in the run queue for 1; it computes for 2, and is in the run queue
+/// for another 1.
 fn woken() -> Rows {
     load(1, 10, |second, client| {
         let at = |row: ActivityRow| ActivityRow {
@@ -280,12 +281,12 @@ fn the_interval_has_what_a_denser_load_may_not_need() {
     let said_of = |of: &Prediction, words: &str| of.assumes.iter().any(|sentence| sentence.contains(words));
     let of = said(woken(), "event:PgSleep=0");
     close(of.now.transactions_per_s, 10.0);
-    // What is predicted stays: 10 ms of thinking, 2 of CPU, and 2 in the run queue.
+    // The prediction stays: 10 ms of thinking, 2 of CPU, and 2 in the run queue.
     close(of.predicted.transactions_per_s, 1.0 / 0.014);
     close(of.predicted.db_time_per_transaction_s, 0.004);
     assert!(of.low.transactions_per_s > 65.0, "{of:?}");
-    // Without the millisecond in the run queue that comes with the sleep, and with one of CPU (no more may come of caches) and half of
-    // what is queued besides: 10 + 1 + 0.5. Half a millisecond of that may have been the way to the client.
+    // Without the millisecond in the run queue that comes with the sleep, and with one of CPU (caches give no more than that) and half of
+    // the other queueing: 10 + 1 + 0.5. Half a millisecond of that may have been the way to the client.
     let high = of.high.transactions_per_s;
     assert!((88.0..101.0).contains(&high), "{of:?}");
     assert!(of.low.db_time_per_transaction_s < 0.001_6, "{of:?}");
@@ -302,8 +303,8 @@ fn the_interval_has_what_a_denser_load_may_not_need() {
         "{of:?}"
     );
     assert!(said_of(&of, "demand for CPU is"), "{of:?}");
-    // Who sleeps for half as long has to be woken as often: 10 + 43 + 4 ms. At 1.75 times the rate the 2 ms of CPU may be 1.14, and so may
-    // what is queued.
+    // A session that sleeps half as long has to be woken as often: 10 + 43 + 4 ms. At 1.75 times the rate the 2 ms of CPU may become 1.14,
+    // and so may the queueing.
     let of = said(woken(), "event:PgSleep=0.5");
     close(of.predicted.transactions_per_s, 1.0 / 0.057);
     assert!(!said_of(&of, "waits that no longer happen"), "{of:?}");
@@ -313,13 +314,13 @@ fn the_interval_has_what_a_denser_load_may_not_need() {
     );
     let high = of.high.transactions_per_s;
     assert!((18.1..19.8).contains(&high), "{of:?}");
-    // A statement that needs half of the CPU leaves the CPUs no warmer.
+    // A statement that needs half of the CPU does not make caches any warmer.
     let of = said(alone(), "query:7=0.5");
     assert!(!said_of(&of, "demand for CPU is"), "{of:?}");
-    // Nor does a load that becomes rarer.
+    // Nor does a load that becomes less dense.
     let of = said(woken(), "event:PgSleep=2");
     assert!(!said_of(&of, "denser"), "{of:?}");
-    // Where nothing is computed there is nothing to allow for.
+    // If nothing is computed, there is nothing to allow for.
     let of = said(in_line(), "hold:transactionid=0.5");
     assert!(!said_of(&of, "denser"), "{of:?}");
 }
@@ -356,7 +357,7 @@ fn what_the_recording_does_not_carry_nobody_says() {
         let said = cannot_say(rows, change);
         assert!(said.contains(why), "{change}: {said}");
     }
-    // Whoever has transactions waits for another lock.
+    // The sessions that have transactions wait for another lock.
     let mut others = in_line();
     others.counters.retain(|row| row.session.0 == 1);
     for row in others.activity.iter_mut().filter(|row| row.session.0 == 1) {
@@ -369,14 +370,14 @@ fn what_the_recording_does_not_carry_nobody_says() {
         said.contains("Lock:transactionid (56 % of DB time) are of sessions with no counted transaction"),
         "{said}"
     );
-    // A session in the way that has no transactions.
+    // A session that blocks others but has no transactions.
     let mut strange = in_line();
     for row in &mut strange.causes {
         row.chain[0].session = SessionId(9);
     }
     let said = cannot_say(strange, "hold:transactionid=0.5");
     assert!(said.contains("whose transactions are not counted"), "{said}");
-    // Half of the time nothing went on.
+    // Half of the time nothing happened.
     let mut ends = alone();
     ends.counters
         .retain(|row| row.time <= 8 * SECOND || row.session.0 == 1);

@@ -1,4 +1,4 @@
-//! Where a store is and which part of it is meant: `s3://bucket/prefix?host=db1&from=2026-10-10T12:00:00Z`.
+//! Where a store is and which part of it is selected: `s3://bucket/prefix?host=db1&from=2026-10-10T12:00:00Z`.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -36,26 +36,26 @@ enum Place {
     },
 }
 
-/// Part of a store. All of it, as long as nothing is said.
+/// Part of a store; all of it by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Choice {
     /// Names of hosts; empty = all.
     pub hosts: Vec<String>,
     /// Data directories of servers; empty = all.
     pub servers: Vec<String>,
-    /// Recordings whose names begin so; empty = all.
+    /// Beginnings of names of recordings; empty = all.
     pub recordings: Vec<String>,
-    /// First moment, microseconds since the Unix epoch; none = from the begin.
+    /// First moment, microseconds since the Unix epoch; none = from the start.
     pub from_us: Option<i64>,
-    /// First moment that is not meant any more; none = to the end.
+    /// First moment after the part; none = to the end.
     pub to_us: Option<i64>,
 }
 
 impl Address {
-    /// Reads an address as it is typed. None: it is a recording, a file, or nothing; no store is there.
+    /// Parses an address as typed. None: it is a recording, another file, or nothing, but no store.
     ///
     /// # Errors
-    /// It is that of a store, but of no part that there can be; or it cannot be told what is there.
+    /// It names a store, but not a valid part of one; or what is there cannot be determined.
     pub fn recognise(typed: &OsStr) -> Result<Option<Address>, StoreError> {
         let Some((place, chosen)) = split(typed) else {
             return Ok(None);
@@ -66,10 +66,10 @@ impl Address {
         Address::of_parts(place, chosen).map(Some)
     }
 
-    /// Reads an address of which nothing can be meant but a store, or a part of one.
+    /// Parses an address that can only be that of a store, or of a part of one.
     ///
     /// # Errors
-    /// There can be no such store, or no such part of one.
+    /// The address, or the selected part, is not valid.
     pub fn to_list(typed: &OsStr) -> Result<Address, StoreError> {
         match split(typed) {
             Some((place, chosen)) => Address::of_parts(place, chosen),
@@ -84,10 +84,10 @@ impl Address {
         })
     }
 
-    /// Reads the address of a store that may not be there yet.
+    /// Parses the address of a store that may not exist yet.
     ///
     /// # Errors
-    /// There can be no store.
+    /// It is not a valid address, or it selects a part of a store.
     pub fn to_put(typed: &OsStr) -> Result<Address, StoreError> {
         if let Some((place, Some(_))) = split(typed) {
             return Err(StoreError::Address(format!(
@@ -105,7 +105,7 @@ impl Address {
         })
     }
 
-    /// True when reading it again takes as long as reading it.
+    /// Whether reading it again takes as long as reading it the first time.
     pub fn is_remote(&self) -> bool {
         match self.place {
             Place::Folder(_) => false,
@@ -132,7 +132,7 @@ impl Address {
         }
     }
 
-    /// The same to write; and whether nothing is there.
+    /// Opens it for writing; also says whether nothing is there.
     pub(crate) fn open_or_make(&self) -> Result<(Box<dyn Objects>, bool), StoreError> {
         let address = self.to_string();
         match &self.place {
@@ -142,30 +142,30 @@ impl Address {
                 let is_empty = folder.is_empty().map_err(failed)?;
                 Ok((Box::new(folder), is_empty))
             }
-            // What else lies in a bucket is none of our business.
+            // Whatever else is in a bucket is none of our business.
             Place::Bucket { .. } => Ok((self.open()?, true)),
         }
     }
 }
 
-/// A place, and what is chosen of it. None: no text, and so no part of anything.
+/// Splits an address into a place and the selected part. None: not UTF-8, so no part is selected.
 fn split(typed: &OsStr) -> Option<(&str, Option<&str>)> {
     let text = typed.to_str()?;
     Some(match text.split_once('?') {
-        // A name that has a question mark in it.
+        // An existing path with a question mark in its name.
         Some(_) if Path::new(text).exists() => (text, None),
         Some((place, chosen)) => (place, Some(chosen)),
         None => (text, None),
     })
 }
 
-/// Whether a directory says that it is a store.
+/// Whether a directory is marked as a store.
 fn is_store(path: &str) -> Result<bool, StoreError> {
     use io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
     match std::fs::metadata(Path::new(path).join(MARK)) {
         Ok(mark) => Ok(mark.is_file()),
         Err(e) if matches!(e.kind(), NotFound | NotADirectory | InvalidFilename) => Ok(false),
-        // A file of another name beside it could not be read either.
+        // Other files in that directory could not be read either.
         Err(e) => Err(StoreError::io(path, e)),
     }
 }
@@ -241,10 +241,10 @@ impl Choice {
         Ok(choice)
     }
 
-    /// The same less what these leave out, as they are typed.
+    /// Narrowed by these options, as typed.
     ///
     /// # Errors
-    /// What is typed is not a time.
+    /// `from` or `to` is not a time, or hosts or servers are selected twice.
     pub fn narrowed(
         mut self,
         hosts: &[String],
@@ -276,14 +276,14 @@ impl Choice {
         Ok(self)
     }
 
-    /// Whether a recording is of a server that is meant.
+    /// Whether a recording is of a selected server.
     pub(crate) fn takes_server(&self, meta: &Meta) -> bool {
         let directory = meta.database.data_directory.as_str();
         let is_it = |server: &String| server.trim_end_matches('/') == directory.trim_end_matches('/');
         self.servers.is_empty() || !directory.is_empty() && self.servers.iter().any(is_it)
     }
 
-    /// Whether something of a recording can be meant.
+    /// Whether a recording, by its name, can have any of this part.
     pub(crate) fn takes(&self, name: &StateName) -> bool {
         const SECOND_US: i64 = 1_000_000;
         let is_named = |recording: &String| name.recording().starts_with(recording.as_str());
@@ -297,10 +297,10 @@ impl Choice {
     }
 }
 
-/// A moment, or a day: its begin, UTC. Microseconds since the Unix epoch.
+/// Parses a moment, or a day, meaning its start in UTC. Microseconds since the Unix epoch.
 fn moment(text: &str) -> Result<i64, StoreError> {
     let day = || -> Option<jiff::Timestamp> {
-        // Whatever stands behind the day would be left out without a word.
+        // Anything after the day would be silently ignored.
         let date = text
             .parse::<Date>()
             .ok()

@@ -9,10 +9,10 @@ use crate::layout::{Host, MANIFESTS, MARK, StateName, VERSION, is_known_layout, 
 use crate::manifest::Manifest;
 use crate::objects::Objects;
 
-/// Bytes of the object that says what this is.
+/// Most bytes of the object that marks a store.
 const LARGEST_MARK: u64 = 64 << 10;
 
-/// How often it is listed once more when something is gone that was listed before.
+/// How often names are listed again if an object that was listed is gone.
 const TRIES: usize = 2;
 
 /// Recordings of many hosts in one place.
@@ -22,7 +22,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a store to read it.
+    /// Opens a store for reading.
     ///
     /// # Errors
     /// There is none at this address, or it cannot be reached.
@@ -36,7 +36,7 @@ impl Store {
         }
     }
 
-    /// Opens a store to put something into it, and makes it if there is nothing at this address.
+    /// Opens a store for writing, and creates it if there is nothing at this address.
     ///
     /// # Errors
     /// Something else is there, or it cannot be written.
@@ -75,7 +75,7 @@ impl Store {
         self.objects.address()
     }
 
-    /// Whether it says that it is a store, of a version that can be read.
+    /// Whether it is marked as a store, of a version that can be read.
     fn is_marked(&self) -> Result<bool, StoreError> {
         let path = self.objects.where_is(MARK);
         let text = match self.objects.get(MARK, LARGEST_MARK) {
@@ -97,7 +97,7 @@ impl Store {
         }
     }
 
-    /// Hosts of which there is something.
+    /// Hosts that have a folder in the store.
     pub(crate) fn hosts(&self) -> Result<Vec<Host>, StoreError> {
         let folders = self
             .objects
@@ -122,13 +122,13 @@ impl Store {
             .collect())
     }
 
-    /// What there is of a recording.
+    /// All states of a recording.
     pub(crate) fn states(&self, host: &Host, identity: u64) -> Result<Found, StoreError> {
         let mut found = Found::default();
         for name in self.names(host)? {
             if name.identity == identity {
                 match self.read_into(&mut found, name) {
-                    // It is no state of it any more.
+                    // It has been removed in the meantime.
                     Err(e) if e.is_gone() => {}
                     other => other?,
                 }
@@ -137,10 +137,10 @@ impl Store {
         Ok(found)
     }
 
-    /// The recordings that were chosen, each in its latest state, in the order of their begin.
+    /// The selected recordings, each in its latest state, sorted by start.
     ///
     /// # Errors
-    /// There is nothing of a host that was asked for, or a manifest cannot be read.
+    /// The store has nothing of a selected host, or a manifest cannot be read.
     pub(crate) fn recordings(&self, choice: &Choice) -> Result<Vec<Manifest>, StoreError> {
         let found = self.found(choice)?;
         match found.broken.into_iter().next() {
@@ -149,14 +149,14 @@ impl Store {
         }
     }
 
-    /// All states of the recordings that were chosen.
+    /// All states of the selected recordings.
     ///
     /// # Errors
-    /// There is nothing of a host that was asked for, or the store cannot be read.
+    /// The store has nothing of a selected host, or cannot be read.
     pub(crate) fn found(&self, choice: &Choice) -> Result<Found, StoreError> {
         for _ in 0..TRIES {
             match self.found_now(choice) {
-                // A later state was put since the names were listed: there is another name.
+                // A later state was put since the names were listed; it has another name.
                 Err(e) if e.is_gone() => {}
                 other => return other,
             }
@@ -175,7 +175,7 @@ impl Store {
         let mut found = Found::default();
         for host in &hosts {
             let names = self.names(host)?;
-            // The folder of a host whose recordings have been removed stays.
+            // The folder of a host stays when its recordings have been removed.
             if names.is_empty() && !choice.hosts.is_empty() {
                 let hosts = self.hosts()?;
                 return Err(StoreError::NoSuchHost {
@@ -194,7 +194,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Reads a manifest. One that is there and cannot be understood is no error.
+    /// Reads a manifest. It is not an error if it is there but cannot be understood.
     fn read_into(&self, found: &mut Found, name: StateName) -> Result<(), StoreError> {
         match Manifest::read(self.objects(), &name) {
             Ok(manifest) => found.readable.push(manifest),
@@ -220,7 +220,7 @@ pub(crate) struct Broken {
     pub(crate) error: StoreError,
 }
 
-/// Of several states of a recording the one that counts; in the order of their begin.
+/// The state that counts, of each recording; sorted by start.
 pub(crate) fn latest(manifests: Vec<Manifest>) -> Vec<Manifest> {
     let mut latest: BTreeMap<(Host, u64), Manifest> = BTreeMap::new();
     for manifest in manifests {

@@ -1,4 +1,4 @@
-//! What several recordings say about themselves, as if they were one.
+//! The metadata of several recordings, as if they were one.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use crate::address::Choice;
 use crate::manifest::Manifest;
 use crate::seams;
 
-/// What is said of several recordings, which are in the order of their begin; what they say differently is said of none.
+/// Metadata of several recordings, which are sorted by start; what differs between them is left empty.
 ///
 /// # Errors
-/// They cannot be taken as one; says why, and what to do.
+/// They cannot be read as one; says why, and what to do.
 pub(crate) fn combined(manifests: &[Manifest], choice: &Choice) -> Result<Meta, String> {
     let Some((first, others)) = manifests.split_first() else {
         return Ok(Meta::default());
@@ -83,7 +83,7 @@ pub(crate) fn combined(manifests: &[Manifest], choice: &Choice) -> Result<Meta, 
     all.quality = quality(metas);
     all.cost = cost(metas);
     all.files = metas.iter().flat_map(|meta| meta.files.clone()).collect();
-    // One that tells of all of its time does not say what the others leave out.
+    // A recording without periods covers all of its time: the periods of the others are not all there is.
     all.periods = match metas.iter().all(|meta| !meta.periods.is_empty()) {
         true => CoveredPeriod::of_several(metas.iter().map(|meta| meta.periods.clone())),
         false => Vec::new(),
@@ -96,7 +96,7 @@ pub(crate) fn combined(manifests: &[Manifest], choice: &Choice) -> Result<Meta, 
     Ok(all)
 }
 
-/// What a recording says, and what could not be read of it when it was put.
+/// The metadata of a recording, with notes of what could not be read when it was put.
 fn with_marks(manifest: &Manifest) -> Meta {
     let mut meta = manifest.meta.clone();
     meta.notes.extend(manifest.damaged.iter().map(|what| Note {
@@ -106,7 +106,7 @@ fn with_marks(manifest: &Manifest) -> Meta {
     meta
 }
 
-/// The text that all have; empty when they have different ones.
+/// The text that all have; empty if they differ.
 fn alike(metas: &[Meta], text: impl Fn(&Meta) -> &String) -> String {
     let first = text(&metas[0]);
     match metas.iter().all(|meta| text(meta) == first) {

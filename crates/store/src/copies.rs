@@ -1,4 +1,4 @@
-//! Copies of files that were read from far away, so that they are read once. In a folder that nobody else has; bounded.
+//! Copies of files read from a remote store, so that each is read once. In a folder that nobody else uses; bounded.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -8,12 +8,12 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
-/// Bytes of all copies. What finds no room is read again.
+/// Most bytes of all copies. What does not fit is read again.
 const MOST: u64 = 1 << 30;
-/// Of the room that there is, so much is left to others.
+/// A copy may take the free space divided by this.
 const LEFT_TO_OTHERS: u64 = 2;
 
-/// Copies of files. Who made the folder removes it.
+/// Copies of files. Whoever created the folder removes it.
 #[derive(Debug)]
 pub(crate) struct Copies {
     folder: PathBuf,
@@ -24,7 +24,7 @@ pub(crate) struct Copies {
 struct Kept {
     /// By the name of the file.
     copies: HashMap<OsString, PathBuf>,
-    /// Copies that were begun: each has a name of its own.
+    /// Copies started so far: numbers their files.
     begun: u64,
     bytes: u64,
 }
@@ -42,7 +42,7 @@ impl Copies {
         fs::read(path).ok().map(Bytes::from)
     }
 
-    /// Keeps a copy where there is room.
+    /// Keeps a copy if there is room.
     pub(crate) fn keep(&self, name: &OsStr, bytes: &[u8]) {
         let length = bytes.len() as u64;
         let path = {
@@ -66,14 +66,14 @@ impl Copies {
         }
     }
 
-    /// Bytes that a copy may have.
+    /// Most bytes that a copy may have.
     fn room(&self) -> u64 {
         rustix::fs::statvfs(&self.folder).map_or(0, |room| {
             room.f_bavail.saturating_mul(room.f_frsize) / LEFT_TO_OTHERS
         })
     }
 
-    /// What is in it is whole at any moment.
+    /// Consistent at any moment, also after a panic.
     fn lock(&self) -> std::sync::MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -88,7 +88,7 @@ mod tests {
         let home = tempfile::tempdir().expect("a folder");
         let copies = Copies::inside(home.path());
         let name = |n: u32| OsString::from(format!("{n}"));
-        // Two threads that have read the same file both bring it.
+        // Two threads that read the same file both offer it.
         for n in [1, 1, 2, 2, 3] {
             copies.keep(&name(n), format!("file {n}").as_bytes());
         }

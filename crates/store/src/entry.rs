@@ -1,8 +1,8 @@
-//! The row of a recording: what engines that read many ask of it, as Parquet, in place of its manifest.
+//! The row of a recording: what query engines that read many need to know of it, as Parquet, instead of its manifest.
 //!
-//! Its name says which state of which recording it is, which of several states counts, and whether a flight recorder made it, so that
-//! a list of names tells which rows of other tables count. It is put before the manifest and counts as long as there is the manifest:
-//! half of a recording shows nowhere, and nothing has to be held against anything else.
+//! Its name says which state of which recording it is, which of several states counts, and whether a flight recorder made it, so that a
+//! list of names tells which rows of other tables count. It is put before the manifest and counts as long as the manifest exists: half a
+//! recording never shows, and nothing has to be reconciled.
 
 use bytes::Bytes;
 use dbtime_model::recording::TableEncoder;
@@ -21,21 +21,21 @@ struct EntryRow {
     complete: bool,
     /// Microseconds since the Unix epoch.
     start: i64,
-    /// The same.
+    /// Microseconds since the Unix epoch.
     end: i64,
-    /// Of the recording, before any that say the same twice were left out.
+    /// Rows of the recording, before duplicates were left out.
     rows: u64,
-    /// Of all files.
+    /// Bytes of all files.
     bytes: u64,
     /// What could not be read of the recording when it was put.
     damaged: Vec<String>,
     /// What was recorded, as in `meta.json`.
     product: String,
-    /// The same.
+    /// Its version, as in `meta.json`.
     version: String,
     /// CPUs of the host.
     cpus: u32,
-    /// The condition for which a flight recorder made it; empty: none.
+    /// The condition on which a flight recorder made it; empty: none did.
     flight: String,
     /// `meta.json` of the recording.
     meta: String,
@@ -79,10 +79,10 @@ impl Manifest {
     }
 }
 
-/// A rank as a text, in whose order ranks are: what goes before the version, which stands behind it in the name.
+/// A rank as text that sorts as ranks do, without the version, which follows it in the name.
 fn in_order(rank: &Rank) -> String {
     let (is_complete, is_whole, rows, end_us, damages, _) = rank;
-    // From the smallest to the largest number.
+    // So that signed numbers sort as unsigned ones.
     let end = end_us.cast_unsigned() ^ (1 << 63);
     let damages = u32::try_from(damages.0).unwrap_or(u32::MAX);
     format!(

@@ -17,10 +17,10 @@ pub enum StoreError {
     Io {
         /// Which one.
         path: String,
-        /// What the operating system, or the object store, said.
+        /// What the operating system, or the object store, reported.
         error: io::Error,
     },
-    /// An object is none that dbtime has written.
+    /// An object was not written by dbtime.
     #[error("{path}: {what}")]
     Format {
         /// Which one.
@@ -28,12 +28,12 @@ pub enum StoreError {
         /// What is wrong with it.
         what: String,
     },
-    /// An object was written by a dbtime that has another layout.
+    /// An object was written by a dbtime with another layout.
     #[error("{path}: layout version {version}: this dbtime reads {VERSION}; use the dbtime that wrote it")]
     OtherLayout {
         /// Which one.
         path: String,
-        /// Of which version it is.
+        /// Its version.
         version: String,
     },
     /// There is something else at this place.
@@ -71,9 +71,9 @@ pub enum StoreError {
     NoSuchHost {
         /// Where.
         store: String,
-        /// What was asked for.
+        /// The host that was asked for.
         host: String,
-        /// What there is.
+        /// The hosts that the store has.
         hosts: Vec<String>,
     },
     /// Nothing was recorded in the part that was asked for.
@@ -82,7 +82,7 @@ pub enum StoreError {
         /// Where.
         store: String,
     },
-    /// Recordings that cannot be taken as one.
+    /// Recordings that cannot be read as one.
     #[error("{store}: the {} selected recordings cannot be read as one: {why}", .recordings)]
     Apart {
         /// Where.
@@ -100,7 +100,7 @@ impl StoreError {
         matches!(self, StoreError::Io { error, .. } if error.kind() == io::ErrorKind::NotFound)
     }
 
-    /// The object was read, and is not what dbtime has written: to read it once more changes nothing.
+    /// The object was read, and is not what dbtime wrote: reading it again changes nothing.
     pub(crate) fn is_damage(&self) -> bool {
         match self {
             StoreError::Format { .. } => true,
@@ -109,7 +109,7 @@ impl StoreError {
         }
     }
 
-    /// True when somebody may not read or write it.
+    /// Whether access was denied.
     pub fn is_denied(&self) -> bool {
         matches!(self, StoreError::Io { error, .. } if error.kind() == io::ErrorKind::PermissionDenied)
     }
@@ -129,7 +129,7 @@ impl StoreError {
     }
 }
 
-/// Hosts that an error lists.
+/// Most hosts that an error lists.
 const MOST_NAMED: usize = 20;
 
 fn or_nothing(hosts: &[String]) -> String {

@@ -1,5 +1,5 @@
-//! Tests: the store refuses any one of the things that are asked of it, or does it and nobody hears of that; somebody else puts between
-//! any two of them; and how much of a large store is read.
+//! Tests: the store refuses any one request, or carries it out but the answer is lost; somebody else puts between any two requests; and how
+//! much of a large store is read.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -55,7 +55,7 @@ fn whatever_the_store_refuses_or_does_not_answer_nothing_is_lost_or_twice_and_th
     let made = Made::new();
     let whole = made.whole();
     let stores = made.stores();
-    // Why it is refused is told, and makes no other difference: of that the store with most to do is enough.
+    // The reason for a refusal is reported and makes no other difference, so the store with most to do is enough.
     let most = &stores[1..2];
     for (fault, stores) in [
         (Fault::Refused(ErrorKind::Other), &stores[..]),
@@ -72,7 +72,7 @@ fn whatever_the_store_refuses_or_does_not_answer_nothing_is_lost_or_twice_and_th
                     break;
                 };
                 let when = format!("{fault:?} at {at}");
-                // A fault is none that may be taken for nothing.
+                // No fault goes unnoticed.
                 let error = outcome.expect_err(&when);
                 assert!(error.to_string().starts_with("s3://fleet/x"), "{when}: {error}");
                 assert_eq!(
@@ -107,7 +107,7 @@ fn whoever_else_puts_between_any_two_steps_nothing_is_lost_or_twice() {
                 let when = format!("{} at {at} of {}", other.display(), mine.display());
                 outcome.expect(&when);
                 assert_eq!(memory.hours(), expected, "{when}");
-                // Who was late with the earlier state has left what the next one removes.
+                // If the earlier state was put late, what it left is removed by the next put.
                 put(memory.store(), late).expect(&when);
                 assert_eq!(memory.content(), whole, "{when}");
             }
@@ -115,7 +115,7 @@ fn whoever_else_puts_between_any_two_steps_nothing_is_lost_or_twice() {
     }
 }
 
-/// As of two agents, each with a spool of its own: nobody can tell which of them is meant.
+/// As from two agents, each with a spool of its own: nobody can know which one is wanted.
 #[test]
 fn what_two_recorders_made_of_one_server_at_the_same_time_is_kept_and_told() {
     let home = tempfile::tempdir().expect("a folder");
@@ -164,13 +164,13 @@ fn for_an_hour_the_manifests_of_that_hour_are_read_however_many_there_are() {
         let path = home.path().join(format!("{n}.dbt"));
         write(&path, meta("db1", n..n + 1), true);
         memory.put_recording(&path);
-        // Of what is put only manifests of its own are.
+        // A put only reads manifests of its own recording.
         let own = memory.manifests_read();
         assert!(own <= 2, "{own} of {n}");
     }
     for asked in [0, 7, 15] {
         assert_eq!(hours(memory.store(), &hour(asked)), [asked]);
-        // Names have whole seconds: the one that ended as this one began may have something of it.
+        // Names have whole seconds: the recording that ended as this one began may overlap it.
         let read = memory.manifests_read();
         assert!((1..=3).contains(&read), "{read} of 16");
     }

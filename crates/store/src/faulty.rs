@@ -1,4 +1,4 @@
-//! For tests: a place for objects in memory, and one that fails at one of the things that are asked of it.
+//! For tests: objects in memory, and objects of which one request fails.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -19,7 +19,7 @@ use crate::put::{Put, PutOptions};
 /// Objects of a store.
 pub(crate) type Content = BTreeMap<String, Bytes>;
 
-/// A place for objects, in memory. It is far away: what is in an object is not looked at to find out whether it is whole.
+/// Objects in memory. They count as remote: they are not read to find out whether they are undamaged.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Memory {
     objects: Arc<Mutex<Content>>,
@@ -55,7 +55,7 @@ impl Memory {
         hours(self.store(), &Choice::default())
     }
 
-    /// Manifests that were read since this was asked.
+    /// Manifests read since the last call.
     pub(crate) fn manifests_read(&self) -> usize {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         read.drain(..)
@@ -126,7 +126,7 @@ impl Objects for Memory {
     }
 }
 
-/// What befalls one of the things that are asked.
+/// What goes wrong with one request.
 #[derive(Debug, Clone)]
 pub(crate) enum Fault {
     /// It is not done.
@@ -137,7 +137,7 @@ pub(crate) enum Fault {
     After(PathBuf),
 }
 
-/// A place of which one answer, to a reader or a writer, is not as it should be.
+/// Objects of which one request, of a reader or a writer, goes wrong.
 #[derive(Debug)]
 struct Faulty {
     inner: Memory,
@@ -146,7 +146,7 @@ struct Faulty {
     fault: Fault,
 }
 
-/// Puts a recording where the answer of this number is faulty. How it went; none: so much was not asked.
+/// Puts a recording while the request with this number goes wrong. Returns the result; none: there were fewer requests.
 pub(crate) fn put_with_fault(
     memory: &Memory,
     at: usize,

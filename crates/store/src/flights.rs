@@ -1,4 +1,4 @@
-//! Exact recordings of a flight recorder: beside the recording that goes on all the time they would count time twice.
+//! Exact recordings of a flight recorder: next to the continuous recording, they would count time twice.
 
 use dbtime_model::recording::Note;
 
@@ -6,7 +6,7 @@ use crate::address::Choice;
 use crate::manifest::Manifest;
 use crate::seams::{bound, chosen, moment, period};
 
-/// Leaves them out, and says where they are. Where they are asked for, or are all there is, they are what is meant.
+/// Leaves them out, with notes that say where they are, unless recordings were selected by name or there are no others.
 pub(crate) fn set_aside(manifests: Vec<Manifest>, choice: &Choice) -> (Vec<Manifest>, Vec<Note>) {
     let is_flight = |manifest: &Manifest| !manifest.meta.collector.flight.is_empty();
     if !choice.recordings.is_empty() || manifests.iter().all(is_flight) {
@@ -86,7 +86,7 @@ mod tests {
         ] {
             assert!(notes[0].text.contains(words), "{words}: {}", notes[0].text);
         }
-        // Of another period, chosen, or all there is.
+        // For another period, if selected by name, or if there are no others.
         let later = Choice {
             from_us: Some(200_000_000),
             ..Choice::default()

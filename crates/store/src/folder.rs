@@ -1,4 +1,4 @@
-//! A store in a directory. Links, FIFOs and devices in it are neither read nor written, whoever put them there.
+//! A store in a directory. Links, FIFOs and devices in it are never read or written, whoever put them there.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, Read};
@@ -10,7 +10,7 @@ use dbtime_model::output::{Directory, Place, Readers};
 
 use crate::objects::{Entry, Objects, too_large};
 
-/// Folders in each other. A store has five.
+/// Maximum depth of folders. A store has five.
 const DEEPEST: usize = 8;
 
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Opens a directory that is there.
+    /// Opens an existing directory.
     pub(crate) fn open(path: &Path, address: &str) -> io::Result<Folder> {
         Ok(Folder {
             root: Directory::open_to_read(path)?,
@@ -28,7 +28,7 @@ impl Folder {
         })
     }
 
-    /// The same to write in it; one that is not there is made, for its owner only.
+    /// Opens a directory for writing; creates it, accessible only to its owner, if it does not exist.
     pub(crate) fn open_or_make(path: &Path, address: &str) -> io::Result<Folder> {
         let root = match Directory::open(path) {
             Err(e) if e.kind() == ErrorKind::NotFound => {
@@ -45,7 +45,7 @@ impl Folder {
         })
     }
 
-    /// True when there is nothing in it, but what somebody else is writing at this moment.
+    /// True if there is nothing in it, apart from hidden files that another process is still writing.
     pub(crate) fn is_empty(&self) -> io::Result<bool> {
         let is_hidden = |name: &OsString| name.as_encoded_bytes().starts_with(b".");
         Ok(self.root.names()?.iter().all(is_hidden))
@@ -146,7 +146,7 @@ impl Objects for Folder {
     }
 }
 
-/// Files in a folder and those below. What has another name than dbtime gives is none of them, and no link is followed.
+/// Files in a folder and below it. Names that dbtime never gives (hidden, not UTF-8) are skipped, and no link is followed.
 fn list_below(directory: &Directory, folder: &str, deepest: usize, found: &mut Vec<Entry>) -> io::Result<()> {
     for name in directory.names()? {
         let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) else {
@@ -170,7 +170,7 @@ fn list_below(directory: &Directory, folder: &str, deepest: usize, found: &mut V
                 path,
                 bytes: file.len(),
             }),
-            // A link, a FIFO, a device; or it was removed meanwhile.
+            // A link, a FIFO or a device; or it was removed in the meantime.
             Err(e) if [ErrorKind::InvalidInput, ErrorKind::NotFound].contains(&e.kind()) => {}
             Err(e) => return Err(at(&path, e)),
         }
@@ -178,7 +178,7 @@ fn list_below(directory: &Directory, folder: &str, deepest: usize, found: &mut V
     Ok(())
 }
 
-/// A folder in another one; none where the name is that of something else, or of nothing. What cannot be looked at may be full: that is
+/// A subfolder; none if there is nothing with this name, or it is not a folder. If it cannot be opened, it may have objects in it: that is
 /// an error.
 fn below(directory: &Directory, name: &OsStr, folder: &str) -> io::Result<Option<Directory>> {
     match directory.open_directory(name) {
@@ -189,7 +189,7 @@ fn below(directory: &Directory, name: &OsStr, folder: &str) -> io::Result<Option
     }
 }
 
-/// An error that says where.
+/// Adds the path to an error.
 fn at(path: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{path}: {error}"))
 }

@@ -1,4 +1,4 @@
-//! Which recording it is, and which state of it: what names in a store are made of.
+//! Which recording it is, and in which state: names in a store are made from this.
 
 use dbtime_model::recording::{Clock, Meta};
 use serde::Serialize;
@@ -6,16 +6,16 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::layout::{Host, StateName, VERSION};
 
-/// The recording that this is: the same whatever becomes of it, and whichever dbtime has written it.
+/// Identity of a recording: the same in all its states, and whichever dbtime wrote it.
 pub(crate) fn identity_of(meta: &Meta, host: &Host) -> Result<u64, String> {
-    // What a recorder says first. An import says of which files it is.
+    // What a recorder writes first. For an import, the files that it is of.
     let lines: Vec<u64> = meta.files.iter().map(|file| file.lines).collect();
     let end_us = (!meta.files.is_empty()).then_some(meta.end_us);
-    // Without the time of day two files that were called alike, one after the other, are told apart by what is in them.
+    // Without a time of day, files that had the same name one after the other are distinguished by their content.
     let is_timeless = !meta.files.is_empty() && meta.collector.clock != Clock::Utc;
     let rows = is_timeless.then_some(&meta.segments.rows);
     let (target, tier) = (&meta.database.target, &meta.collector.tier);
-    // Recorders that begin a new recording every hour do so at the same moments.
+    // Recorders that begin a new recording every hour all do so at the same moment.
     let series = &meta.collector.series;
     hash(&(
         meta.start_us,
@@ -29,10 +29,10 @@ pub(crate) fn identity_of(meta: &Meta, host: &Host) -> Result<u64, String> {
     ))
 }
 
-/// The name of a recording as it is now, of which this cannot be read. Its period is not known before its rows are.
+/// The name of a recording in its current state; `damaged` is what cannot be read of it. Its period is only known once its rows are.
 pub(crate) fn name_of(meta: &Meta, host: Host, damaged: &[String]) -> Result<StateName, String> {
     let mut whole = meta.clone();
-    // How it lies on the disk.
+    // How it is laid out on disk.
     (whole.segments.last, whole.segments.merged) = (0, Vec::new());
     let program = (VERSION, env!("CARGO_PKG_VERSION"));
     Ok(StateName {

@@ -1,11 +1,10 @@
-//! Tests: whoever puts is killed at any step, and what is there then.
+//! Tests: a put is killed at any step, and what the store has then.
 //!
-//! In an object store a step is an object that is put or removed, whole or not at all. In a folder it is several system calls, and what is
-//! there after each of them is one of these: folders in which nothing is yet (`mkdirat`, one after the other); a file of a hidden name,
-//! whole or in part (between `linkat` and `renameat` where an object is replaced, and from `openat` on where the file system knows no
-//! files without a name); the object (`linkat`, `renameat`). `fsync` makes no difference to who is killed. So a killed one leaves the
-//! folders and a hidden file ([`Leaves::Traces`]), or nothing; that it leaves nothing else is tested of the calls themselves (`output::killed`
-//! of the model).
+//! In an object store, a step puts or removes one object, completely or not at all. In a folder it is several system calls, each of which
+//! leaves one of these: folders with nothing in them yet (`mkdirat`, one after the other); a file with a hidden name, complete or partial
+//! (between `linkat` and `renameat` if an object is replaced, and from `openat` on if the file system does not support files without a
+//! name); the object (`linkat`, `renameat`). `fsync` makes no difference to a killed process. So a killed put leaves the folders and a
+//! hidden file ([`Leaves::Traces`]), or nothing; that the calls leave nothing else is tested separately (`output::killed` of the model).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -25,7 +24,7 @@ use crate::objects::{Entry, Objects};
 use crate::prune::Pruned;
 use crate::put::{Outcome, PutOptions};
 
-/// Does as many steps that change something as are left, and none after that.
+/// Carries out the given number of changing steps, and none after that.
 #[derive(Debug)]
 struct Dying {
     inner: Box<dyn Objects>,
@@ -34,11 +33,11 @@ struct Dying {
     is_dead: AtomicBool,
 }
 
-/// What the step leaves in which it is killed.
+/// What the step in which it is killed leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Leaves {
     Nothing,
-    /// In a folder: what a put has made before the object is there.
+    /// In a folder: what a put creates before the object.
     Traces,
 }
 
@@ -113,7 +112,7 @@ fn record_of(host: &str, path: &Path, hours: Range<i64>, complete: bool) {
     write(path, meta(host, hours), complete);
 }
 
-/// What a recording of these hours says of itself.
+/// The metadata of a recording of these hours.
 pub(crate) fn meta(host: &str, hours: Range<i64>) -> Meta {
     Meta {
         schema: SCHEMA_VERSION.to_string(),
@@ -127,7 +126,7 @@ pub(crate) fn meta(host: &str, hours: Range<i64>) -> Meta {
     }
 }
 
-/// Writes a recording that says this of itself, with a counter in each of its hours.
+/// Writes a recording with this metadata, and with a counter in each of its hours.
 pub(crate) fn write(path: &Path, meta: Meta, complete: bool) {
     let hours = meta.start_us / HOUR_US..meta.end_us / HOUR_US;
     let mut writer = RecordingWriter::create(path, meta).expect("a new recording");
@@ -156,7 +155,7 @@ pub(crate) fn address(path: &Path) -> Address {
     Address::to_put(path.as_os_str()).expect("an address")
 }
 
-/// The hours of which there are rows, each row once; and all objects with their contents.
+/// The hours that have rows, each row once.
 pub(crate) fn found(store: &Path) -> Vec<i64> {
     let store = match Store::open(&address(store)) {
         Err(StoreError::NotThere(_)) => return vec![],
@@ -165,7 +164,7 @@ pub(crate) fn found(store: &Path) -> Vec<i64> {
     hours(store, &Choice::default())
 }
 
-/// The same of a part of a store.
+/// The same for a part of a store.
 pub(crate) fn hours(store: Store, choice: &Choice) -> Vec<i64> {
     let recording = match store.select(choice, None) {
         Err(StoreError::Nothing { .. }) => return vec![],
@@ -187,7 +186,7 @@ pub(crate) fn objects(store: &Path) -> Vec<(String, Bytes)> {
     all.into_iter().map(content).collect()
 }
 
-/// Recordings that count, and in which state, as engines tell by names alone (`docs/store.md`); and as reports do, by manifests.
+/// States of recordings that count: as engines tell by names alone (`docs/store.md`), and as reports tell by manifests.
 fn counted(store: &Path) -> (BTreeSet<String>, BTreeSet<String>) {
     let names: Vec<String> = objects(store).into_iter().map(|(path, _)| path).collect();
     let host_of = |path: &str| {
@@ -223,7 +222,7 @@ fn counted(store: &Path) -> (BTreeSet<String>, BTreeSet<String>) {
     (by_names, by_manifests.map(name).collect())
 }
 
-/// Engines and reports agree on which recordings there are. How many.
+/// Checks that engines and reports agree on which recordings there are. Returns how many.
 fn agreed(store: &Path, when: &str) -> usize {
     let (by_names, by_manifests) = counted(store);
     assert_eq!(by_names, by_manifests, "{when}");
@@ -389,7 +388,7 @@ fn two_who_put_at_once_make_the_same_objects() {
         }
     });
     assert_eq!(found(&store), (0..30).collect::<Vec<i64>>());
-    // Who was late with the earlier state has left what the next one removes.
+    // If the earlier state was put late, what it left is removed by the next put.
     put_until(usize::MAX, &late, &store).expect("put");
     assert_eq!(objects(&store), objects(&whole));
 }
@@ -417,7 +416,7 @@ fn what_is_too_old_goes_whole_whenever_who_removes_it_is_killed_and_nothing_else
         assert_eq!(none.expect("nothing is that old"), Pruned::default());
         let ended = dying_after(steps, &store).and_then(|store| store.prune("db1", 3 * HOUR_S));
         let of_old = found(&store).iter().filter(|hour| **hour < 2).count();
-        // Those of the other host are there as well.
+        // The recordings of the other host are there as well.
         assert!([2, 4].contains(&of_old), "after {steps} steps: {of_old}");
         assert_eq!(agreed(&store, &format!("after {steps} steps")), 1 + of_old / 2);
         dying_after(usize::MAX, &store)
@@ -442,7 +441,7 @@ fn what_is_put_again_while_it_is_removed_stays() {
         put_until(usize::MAX, one, &whole).expect("put");
         put_until(usize::MAX, one, &store).expect("put");
     }
-    // Its manifest is gone, its files are there. The newest one stays, whatever the clock says.
+    // Its manifest is gone, its files are still there. The newest one stays, whatever the clock says.
     let after_two = dying_after(2, &store).and_then(|store| store.prune("db1", i64::MAX));
     assert!(after_two.is_err());
     assert_eq!(found(&store), [5]);
@@ -464,7 +463,7 @@ fn a_store_without_rows_of_recordings_is_upgraded_whenever_who_does_it_is_killed
     }
     let kept = |(path, _): &(String, Bytes)| !path.starts_with("table=recordings/");
     for steps in 0.. {
-        // As an older dbtime has left it.
+        // As an older dbtime left it.
         let store = home.path().join(format!("{steps}"));
         for (path, bytes) in objects(&whole).iter().filter(|object| kept(object)) {
             let path = store.join(path);

@@ -1,4 +1,4 @@
-//! Names of objects. All paths in a store are made here, of parts that are checked: none is ever taken from an object.
+//! Names of objects. All paths in a store are built here, from checked parts; none is ever taken from an object.
 
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -6,13 +6,13 @@ use jiff::tz::TimeZone;
 
 use crate::percent::{decoded, encoded};
 
-/// Says that this is a store, and of which layout.
+/// Marks a store, and says which layout it has.
 pub(crate) const MARK: &str = "dbtime-store.json";
 /// Where manifests are.
 pub(crate) const MANIFESTS: &str = "recordings";
 /// The table in which each recording has a row. Since 1.1.
 pub(crate) const ENTRIES: &str = "recordings";
-/// Version of names and manifests. A reader takes any minor version of its own major version.
+/// Version of names and manifests. A reader accepts any minor version of its own major version.
 pub(crate) const VERSION: &str = "1.1";
 
 /// Whether names and manifests of this version can be read.
@@ -21,16 +21,16 @@ pub(crate) fn is_known_layout(version: &str) -> bool {
     major(version) == major(VERSION)
 }
 
-/// Microseconds of a second.
+/// Microseconds per second.
 const SECOND_US: i64 = 1_000_000;
-/// Microseconds of an hour.
+/// Microseconds per hour.
 const HOUR_US: i64 = 3_600_000_000;
-/// Bytes of the name of a host: as many as a name in the domain name system has.
+/// Most bytes in the name of a host: as in DNS.
 const LONGEST_HOST: usize = 253;
 /// How moments are written in names.
 const MOMENT: &str = "%Y%m%dT%H%M%SZ";
 
-/// Name of a host; in paths it is encoded.
+/// Name of a host; in paths it is percent-encoded.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Host(String);
 
@@ -54,7 +54,7 @@ impl Host {
     pub(crate) fn of_folder(name: &str) -> Option<Host> {
         let text = name.strip_prefix("host=")?;
         let host = Host::new(&decoded(text)?).ok()?;
-        // One name has one path.
+        // Each name has exactly one path.
         (host.in_path() == text).then_some(host)
     }
 }
@@ -121,18 +121,18 @@ pub(crate) struct StateName {
 }
 
 impl StateName {
-    /// Checks that it can be written.
+    /// Checks that its moments can be written.
     pub(crate) fn check(&self) -> Result<(), String> {
         moment(self.from_s).and(moment(self.to_s)).map(drop)
     }
 
-    /// What stands in the column `recording`, and before the ending of its files.
+    /// The value of the column `recording`, and what the names of its files begin with.
     pub(crate) fn recording(&self) -> String {
         format!("{:016x}-{:016x}", self.identity, self.version)
     }
 
     pub(crate) fn manifest(&self) -> String {
-        // Whoever has checked it, or parsed it, knows that there are such moments.
+        // The moments are valid: they were checked or parsed before.
         let [from, to] = [self.from_s, self.to_s].map(|s| moment(s).unwrap_or_default());
         format!(
             "{}/{from}-{to}-{}.json",
@@ -141,7 +141,7 @@ impl StateName {
         )
     }
 
-    /// Reads what [`StateName::manifest`] has written.
+    /// Parses what [`StateName::manifest`] returns.
     pub(crate) fn of_manifest(path: &str) -> Option<StateName> {
         let (host, name) = path.strip_prefix(MANIFESTS)?.strip_prefix('/')?.split_once('/')?;
         let parts: Vec<&str> = name.strip_suffix(".json")?.split('-').collect();
@@ -167,10 +167,10 @@ impl StateName {
         format!("table={table}/date={date}{hour}/host={host}/{recording}.{part}.parquet")
     }
 
-    /// Path of the row of the recording, by the day of the first moment in its name. Of several states of a recording the one whose
-    /// rank stands last in the order of texts counts: who reads need not open anything to know which.
+    /// Path of the row of the recording, under the day of the first moment in its name. Of several states of a recording, the one whose
+    /// rank is last in text order counts, so a reader need not open anything to know which.
     pub(crate) fn entry(&self, rank: &str, is_flight: bool) -> String {
-        // As of [`StateName::manifest`].
+        // Valid, as in [`StateName::manifest`].
         let first = Hour::of(self.from_s.saturating_mul(SECOND_US));
         let date = first.map(|hour| hour.date).unwrap_or_default();
         let host = self.host.in_path();

@@ -1,20 +1,20 @@
-//! Recordings of many hosts in one place, readable by whatever reads Parquet: a directory, or an object store. No server of our own.
+//! Recordings of many hosts in one place, a directory or an object store, readable by anything that reads Parquet. No server of our own.
 //!
 //! ```text
 //! dbtime-store.json                                                       what this is, and the version of the layout
-//! table=activity/date=2026-10-10/hour=12/host=db1/RECORDING.1.parquet     rows of a recording, by the hour in which they are
-//! table=stacks/date=2026-10-10/host=db1/RECORDING.1.parquet               what ids stand for, by the day on which it began
-//! table=recordings/date=2026-10-10/host=db1/IDENTITY-RANK-VERSION.parquet  a row of it for who asks many, see [`entry`]
-//! recordings/host=db1/START-END-IDENTITY-VERSION.json                     written last: from then on the recording is there
+//! table=activity/date=2026-10-10/hour=12/host=db1/RECORDING.1.parquet     rows of a recording, by hour
+//! table=stacks/date=2026-10-10/host=db1/RECORDING.1.parquet               what ids stand for, by the day on which the recording began
+//! table=recordings/date=2026-10-10/host=db1/IDENTITY-RANK-VERSION.parquet  a row per recording, for queries over many, see [`entry`]
+//! recordings/host=db1/START-END-IDENTITY-VERSION.json                     written last: from then on the recording exists
 //! ```
 //!
-//! A recording is put table by table; who reads goes by the manifests in `recordings/`, so nobody sees half of one. Names follow
-//! from what is put: the same once more makes the same objects, whoever does it and however often. A later state of a recording has
-//! other names; of several manifests of one recording the one of the latest state counts ([`manifest::Rank`]), until the others
-//! are removed. Nothing needs a lock, or more of an object store than that an object is there whole or not at all.
+//! A recording is put table by table; readers go by the manifests in `recordings/`, so nobody sees half of one. Names follow from what is
+//! put: putting the same recording again makes the same objects, whoever does it and however often. A later state of a recording has other
+//! names; of several manifests of one recording, that of the latest state counts ([`manifest::Rank`]) until the others are removed. No lock
+//! is needed, and nothing more of an object store than that an object exists completely or not at all.
 //!
-//! What is read is believed nowhere: paths are made of checked parts and never taken from a file, sizes are bounded, contents are
-//! decoded as those of any recording.
+//! Nothing that is read is trusted: paths are built from checked parts and never taken from a file, sizes are bounded, contents are decoded
+//! as those of any recording.
 
 mod address;
 mod catalog;

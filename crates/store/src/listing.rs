@@ -1,4 +1,4 @@
-//! What is in a store: hosts, recordings, and the time of which there is nothing.
+//! What is in a store: hosts, recordings, and gaps.
 
 use std::collections::BTreeMap;
 use std::collections::HashSet;
@@ -12,11 +12,11 @@ use crate::seams::{gaps_by_server, servers};
 /// What is in a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
-    /// By name.
+    /// Sorted by name.
     pub hosts: Vec<HostListing>,
-    /// Files with rows that are part of no recording, and their bytes: a put was killed, or is under way.
+    /// Files with rows that belong to no recording, and their bytes: a put was killed, or is still running.
     pub left: (u64, u64),
-    /// Recordings, each of their states counted, of which ready queries do not know: an older dbtime has put them, or the row was lost.
+    /// Recordings, counting each of their states, that ready queries do not see: an older dbtime put them, or the row was lost.
     pub without_row: usize,
     /// Manifests that cannot be understood: which, why, and what to do. Their recordings are in no other list.
     pub broken: Vec<String>,
@@ -27,20 +27,20 @@ pub struct Listing {
 pub struct HostListing {
     /// Name of the host.
     pub host: String,
-    /// In the order of their begin.
+    /// Sorted by start.
     pub recordings: Vec<RecordingListing>,
-    /// Time of a server between its first and its last recording in which there is none, in the order of its begin.
+    /// Time between the first and the last recording of a server that none covers, sorted by start.
     pub gaps: Vec<Gap>,
 }
 
-/// Time of a server of which nothing was recorded, or nothing is in the store yet.
+/// A period of a server for which nothing was recorded, or nothing is in the store yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gap {
-    /// Its data directory; empty where that is not known.
+    /// Its data directory; empty if not known.
     pub server: String,
     /// Microseconds since the Unix epoch.
     pub from_us: i64,
-    /// The same.
+    /// Microseconds since the Unix epoch.
     pub to_us: i64,
 }
 
@@ -51,15 +51,15 @@ pub struct RecordingListing {
     pub recording: String,
     /// Microseconds since the Unix epoch.
     pub start_us: i64,
-    /// The same.
+    /// Microseconds since the Unix epoch.
     pub end_us: i64,
     /// The recorder has ended.
     pub complete: bool,
     /// Product and version of what was recorded.
     pub database: String,
-    /// Its data directory; empty where that is not known.
+    /// Its data directory; empty if not known.
     pub server: String,
-    /// The condition for which a flight recorder made it; empty: none.
+    /// The condition on which a flight recorder made it; empty: none did.
     pub flight: String,
     /// Rows of all tables.
     pub rows: u64,
@@ -69,12 +69,12 @@ pub struct RecordingListing {
     pub bytes: u64,
     /// What could not be read of it when it was put.
     pub damaged: Vec<String>,
-    /// Files that are not there, or do not have the length that they should have.
+    /// Files that are missing or have the wrong length.
     pub missing: Vec<String>,
 }
 
 impl Store {
-    /// Lists what there is of the part that is chosen, and holds it against the files that are there.
+    /// Lists the selected part, and checks it against the files that are there.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -95,7 +95,7 @@ impl Store {
         };
         let all = of_all.as_ref().unwrap_or(&chosen);
         let known: HashSet<String> = all.readable.iter().flat_map(Manifest::paths).collect();
-        // Of what is broken nobody can tell which files it has: those that are called like it are its own.
+        // A broken manifest does not say which files it has: those named like it are its own.
         let of_broken = |path: &str| all.broken.iter().any(|broken| broken.name.has_file(path));
         let left = there
             .iter()
@@ -132,7 +132,7 @@ impl Store {
     }
 }
 
-/// Exact recordings of a flight recorder fill none: they are put before the one that goes on all the time.
+/// Exact recordings of a flight recorder fill no gap: they are put before the continuous one.
 fn gaps_of(manifests: &[Manifest]) -> Vec<Gap> {
     let lasting: Vec<&Manifest> = manifests
         .iter()

@@ -13,9 +13,9 @@ use crate::error::StoreError;
 use crate::layout::{StateName, VERSION, is_known_layout};
 use crate::objects::Objects;
 
-/// Bytes of a manifest: what dbtime writes is a thousandth of it.
+/// Most bytes of a manifest; what dbtime writes is a thousandth of that.
 const LARGEST: u64 = 64 << 20;
-/// Files of a recording: hours of several years.
+/// Most files of a recording: the hours of several years.
 const MOST_FILES: usize = 1 << 18;
 
 /// A manifest as it is written. `docs/store.md` is its contract.
@@ -32,9 +32,9 @@ struct Written {
     complete: bool,
     start: String,
     end: String,
-    /// Of the recording, before any that say the same twice were left out.
+    /// Rows of the recording, before duplicates were left out.
     rows: u64,
-    /// Of all files.
+    /// Bytes of all files.
     bytes: u64,
     /// What could not be read of the recording when it was put.
     #[serde(default)]
@@ -67,7 +67,7 @@ pub(crate) struct StoredFile {
     pub(crate) date: Date,
     /// None: the rows of the table have no moment.
     pub(crate) hour: Option<i8>,
-    /// Of several files of an hour, from 1.
+    /// Number among the files of an hour, from 1.
     pub(crate) part: u32,
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
@@ -86,11 +86,11 @@ pub(crate) struct Manifest {
     pub(crate) files: Vec<StoredFile>,
 }
 
-/// Of two states of a recording the one with the higher rank counts: that of a recorder that has ended, then what could be read whole,
-/// then what has more rows, goes on longer, has fewer damages; and at last one of them, always the same.
+/// Of two states of a recording, the one with the higher rank counts: one of a recorder that has ended, then one that could be read
+/// completely, then one with more rows, a later end, fewer damages; finally one of them, always the same.
 pub(crate) type Rank = (bool, bool, u64, i64, Reverse<usize>, u64);
 
-/// The rank of a recording as it is now, `damages` being how many things could not be read of it.
+/// The rank of a recording in its current state; `damages` is how many things could not be read of it.
 pub(crate) fn rank(meta: &Meta, damages: usize, version: u64) -> Rank {
     let is_whole = damages == 0;
     (
@@ -103,7 +103,7 @@ pub(crate) fn rank(meta: &Meta, damages: usize, version: u64) -> Rank {
     )
 }
 
-/// Rows of a recording, before any that say the same twice were left out.
+/// Rows of a recording, before duplicates were left out.
 pub(crate) fn recorded_rows(meta: &Meta) -> u64 {
     meta.segments.rows.values().copied().fold(0, u64::saturating_add)
 }
@@ -124,7 +124,7 @@ impl Manifest {
         self.name.file(file.table, file.date, file.hour, file.part)
     }
 
-    /// Paths of all that there is of it but this manifest: its files and its row.
+    /// Paths of all its objects except this manifest: its files and its row.
     pub(crate) fn paths(&self) -> impl Iterator<Item = String> {
         let files = self.files.iter().map(|file| self.path_of(file));
         files.chain([self.entry_path()])
@@ -140,7 +140,7 @@ impl Manifest {
         rows
     }
 
-    /// One line of JSON: engines take it for a table of one row.
+    /// One line of JSON, which engines read as a table of one row.
     pub(crate) fn to_json(&self) -> Result<Vec<u8>, String> {
         if self.files.len() > MOST_FILES {
             return Err(format!(
@@ -174,7 +174,7 @@ impl Manifest {
         Manifest::read_at(objects, name, &name.manifest())
     }
 
-    /// As [`Manifest::read`], of one that is somewhere else.
+    /// As [`Manifest::read`], but from another path.
     pub(crate) fn read_at(
         objects: &dyn Objects,
         name: &StateName,
@@ -251,7 +251,7 @@ impl StoredFile {
     fn new(written: &WrittenFile) -> Result<StoredFile, String> {
         let wrong = |what: &str| format!("{what} of a file of the table '{}'", written.table);
         let table = TABLES.into_iter().find(|table| *table == written.table);
-        // Names are made of it: only what is written back alike is taken.
+        // Names are built from it, so only the canonical form is accepted.
         let date = written.date.parse::<Date>().ok();
         let date = date.filter(|date| date.to_string() == written.date && date.year() > 0);
         if written.hour.is_some_and(|hour| !(0..24).contains(&hour)) {
@@ -275,7 +275,7 @@ impl StoredFile {
         })
     }
 
-    /// Whether a row of a period can be in it; both ends in microseconds since the Unix epoch.
+    /// Whether it can have a row of this period; both ends in microseconds since the Unix epoch.
     pub(crate) fn may_have(&self, from_us: Option<i64>, to_us: Option<i64>) -> bool {
         self.moments_us.is_none_or(|(first, last)| {
             from_us.is_none_or(|from| last >= from) && to_us.is_none_or(|to| first < to)

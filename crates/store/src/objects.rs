@@ -1,4 +1,4 @@
-//! What a store needs of the place that it is in: objects that are there whole or not at all.
+//! What a store needs of its storage: objects that exist completely or not at all.
 
 use std::fmt;
 use std::io;
@@ -8,32 +8,32 @@ use bytes::Bytes;
 /// An object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Entry {
-    /// Names with `/` between them, without the address of the store.
+    /// Names separated by `/`, without the address of the store.
     pub(crate) path: String,
     pub(crate) bytes: u64,
 }
 
-/// Objects below one address. Errors have the kinds of [`io::ErrorKind`] where there is one: `NotFound`, `StorageFull` …
+/// Objects below one address. Errors have the matching [`io::ErrorKind`] if there is one: `NotFound`, `StorageFull` …
 pub(crate) trait Objects: fmt::Debug + Send + Sync {
-    /// All objects in a folder and in those below it; none where there is no such folder.
+    /// All objects in a folder and below it; none if there is no such folder.
     fn list(&self, folder: &str) -> io::Result<Vec<Entry>>;
 
     /// Names of the folders in a folder.
     fn folders(&self, folder: &str) -> io::Result<Vec<String>>;
 
-    /// Length of an object in bytes; none where there is none.
+    /// Length of an object in bytes; none if there is no such object.
     fn length(&self, path: &str) -> io::Result<Option<u64>>;
 
     /// An object, if it has no more than `most` bytes.
     fn get(&self, path: &str, most: u64) -> io::Result<Bytes>;
 
-    /// Makes an object, whole or not at all, in place of one of this name.
+    /// Writes an object, completely or not at all; it replaces one of the same name.
     fn put(&self, path: &str, bytes: Bytes) -> io::Result<()>;
 
-    /// Removes an object. That there is none is no error.
+    /// Removes an object. It is not an error if there is none.
     fn remove(&self, path: &str) -> io::Result<()>;
 
-    /// Whether an object is read about as fast as it is asked for.
+    /// Whether reading an object is about as fast as asking for its length.
     fn is_near(&self) -> bool;
 
     /// The address, as a person would type it.
@@ -45,7 +45,7 @@ pub(crate) trait Objects: fmt::Debug + Send + Sync {
     }
 }
 
-/// What is said of an object that is larger than any that is written.
+/// The error for an object that is larger than any that dbtime writes.
 pub(crate) fn too_large(bytes: u64, most: u64) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,

@@ -1,6 +1,6 @@
-//! Bytes that cannot stand in a name, written as `%41`.
+//! Bytes that are not allowed in a name, written as `%41`.
 
-/// Plain are letters, digits and `.-_`.
+/// Letters, digits and `.-_` stay as they are.
 pub(crate) fn encoded(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     text.bytes()
@@ -11,7 +11,7 @@ pub(crate) fn encoded(text: &str) -> String {
         .collect()
 }
 
-/// None: it is not the encoding of any text.
+/// None: it is not a valid encoding of a text.
 pub(crate) fn decoded(text: &str) -> Option<String> {
     let mut bytes = text.bytes();
     let mut decoded = Vec::with_capacity(text.len());

@@ -3,12 +3,12 @@
 //! For each of them, in this order:
 //!
 //! 1. its manifest is copied to `removed/`;
-//! 2. the manifest goes: from now on nobody who asks sees the recording;
-//! 3. its files and its row go;
-//! 4. the copy goes.
+//! 2. the manifest is removed: from now on no reader sees the recording;
+//! 3. its files and its row are removed;
+//! 4. the copy is removed.
 //!
-//! Whoever is killed in between leaves the copy, by which the next one goes on. Who reads the recording meanwhile finds files missing
-//! and says so.
+//! If it is killed in between, the copy stays, and the next prune continues from it. A report that is reading the recording finds files
+//! missing and says so.
 
 use std::io::ErrorKind;
 
@@ -23,25 +23,25 @@ const REMOVED: &str = "removed";
 /// What was removed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// How many recordings, each of their states counted.
+    /// How many recordings, counting each of their states.
     pub recordings: usize,
     /// Bytes of their files.
     pub bytes: u64,
-    /// Why some were not: their manifests cannot be understood.
+    /// Why some were kept: their manifests cannot be understood.
     pub kept: Vec<String>,
 }
 
 impl Store {
-    /// Removes the recordings of a host of which every row is before a moment (seconds since the Unix epoch), but never the newest.
+    /// Removes the recordings of a host whose rows are all before a moment (seconds since the Unix epoch), but never the newest.
     ///
     /// # Errors
-    /// The store cannot be read or written. What was begun is ended by the next call.
+    /// The store cannot be read or written. The next call finishes what was begun.
     pub fn prune(&self, host: &str, before_s: i64) -> Result<Pruned, StoreError> {
         let host = Host::new(host).map_err(StoreError::Address)?;
         let mut pruned = Pruned::default();
         self.go_on(&host, &mut pruned)?;
         let names = self.names(&host)?;
-        // Whatever a clock says, something is left of a host.
+        // Even if a clock is wrong, something is left of a host.
         let newest_s = names.iter().map(|name| name.to_s).max();
         for name in names {
             if name.to_s > before_s || Some(name.to_s) == newest_s {
@@ -62,7 +62,7 @@ impl Store {
         Ok(pruned)
     }
 
-    /// Ends what somebody has begun who was killed.
+    /// Finishes what a killed prune began.
     fn go_on(&self, host: &Host, pruned: &mut Pruned) -> Result<(), StoreError> {
         let folder = manifests_of(host).replacen(MANIFESTS, REMOVED, 1);
         let copies = match self.objects().list(&folder) {
@@ -81,7 +81,7 @@ impl Store {
             let Some(name) = named.and_then(|path| StateName::of_manifest(&path)) else {
                 continue;
             };
-            // It was put again meanwhile: its files are those of what is there.
+            // It was put again in the meantime, so its files are in use.
             if there.contains(&name) {
                 self.remove_object(&copy.path)?;
                 continue;
@@ -109,7 +109,7 @@ impl Store {
     }
 }
 
-/// The manifest, unless somebody else has just removed it, or it cannot be understood, which is noted.
+/// The manifest, unless it has just been removed, or cannot be understood, which is noted.
 fn understood(
     read: Result<Manifest, StoreError>,
     pruned: &mut Pruned,

@@ -1,7 +1,7 @@
 //! Puts a recording into a store.
 //!
-//! Files first, then its row, the manifest last; then what it replaces is removed. Whoever is killed in between has put nothing; the same
-//! once more makes the same objects. What is removed then is in [`crate::removal`].
+//! Files first, then its row, the manifest last; then what it replaces is removed ([`crate::removal`]). If it is killed before the manifest
+//! is written, nothing has been put; putting the same recording again makes the same objects.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::ErrorKind;
@@ -25,13 +25,13 @@ use crate::sheaf::{DimensionFiles, Once, Sheaves, Target};
 /// How a recording is put.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PutOptions {
-    /// Name of the host in the store, in place of the one that the recording says.
+    /// Name of the host in the store, instead of the one in the recording.
     pub host: Option<String>,
     /// Put what can be read of a damaged recording.
     pub damaged: bool,
 }
 
-/// What was done.
+/// What a put did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Put {
     /// Name of the host in the store.
@@ -57,17 +57,17 @@ pub struct Put {
 pub enum Outcome {
     /// It is in the store now.
     Stored,
-    /// It was there, whole and undamaged.
+    /// It was there already, complete and undamaged.
     WasThere,
-    /// A later state of it was there: that stays.
+    /// A later state of it was there already, and stays.
     LaterIsThere,
 }
 
 impl Store {
-    /// Puts a recording. What is there of other recordings stays as it is; an earlier state of this one is replaced.
+    /// Puts a recording. Other recordings are left as they are; an earlier state of this one is replaced.
     ///
     /// # Errors
-    /// It cannot be read whole, or the store cannot be written: nothing of it is in the store then, or what was there before.
+    /// It cannot be read completely, or the store cannot be written: the store then has none of it, or what it had before.
     pub fn put(&self, recording: &Recording, what: &str, options: &PutOptions) -> Result<Put, StoreError> {
         let meta = recording.meta();
         let refused = |why: String| StoreError::NotPut {
@@ -75,7 +75,7 @@ impl Store {
             why,
         };
         let host = host_of(meta, options).map_err(refused)?;
-        // Which state it is hangs on what can be read of it.
+        // Which state it is depends on what can be read of it.
         let damaged = match options.damaged {
             true => damages(recording),
             false => Vec::new(),
@@ -96,7 +96,7 @@ impl Store {
             recording: what.to_string(),
             problems,
         };
-        // Its files are written over, which nobody may do with less than what is in them.
+        // Its files will be overwritten, which must not be done with less than they have.
         if there.iter().any(|other| other.name.version == name.version) && !options.damaged {
             let problems = damages(recording);
             if !problems.is_empty() {
@@ -147,8 +147,8 @@ impl Store {
             .map_err(|e| StoreError::io(self.objects().where_is(path), e))
     }
 
-    /// Whether all files of a recording, and its row, are there as they were put. Of those that are far away only lengths are compared:
-    /// to read them takes as long as to put them, and whoever keeps them holds them against checksums of his own.
+    /// Whether all files of a recording, and its row, are there as they were put. In a remote store only lengths are compared: reading
+    /// everything takes as long as putting it, and the service verifies its own checksums.
     fn is_sound(&self, manifest: &Manifest) -> Result<bool, StoreError> {
         let files = manifest.files.iter();
         let files = files.map(|file| (manifest.path_of(file), file.bytes, file.xxh3));
@@ -195,7 +195,7 @@ fn host_of(meta: &Meta, options: &PutOptions) -> Result<Host, String> {
     }
 }
 
-/// Whole seconds before all rows, and behind them.
+/// Whole seconds that enclose all rows: none is before the first, all are before the second.
 fn bounds_s(meta: &Meta, files: &[StoredFile]) -> (i64, i64) {
     const SECOND_US: i64 = 1_000_000;
     let (mut first, mut last) = (meta.start_us, meta.end_us.max(meta.start_us));
@@ -205,7 +205,7 @@ fn bounds_s(meta: &Meta, files: &[StoredFile]) -> (i64, i64) {
     (first.div_euclid(SECOND_US), last.div_euclid(SECOND_US) + 1)
 }
 
-/// What cannot be read of a recording: all of it is read to find out.
+/// What cannot be read of a recording; reads all of it to find out.
 fn damages(recording: &Recording) -> Vec<String> {
     let mut problems = recording.read::<ActivityRow>(drop);
     problems.extend(recording.read::<LatencyRow>(drop));
@@ -257,7 +257,7 @@ fn put_facts<T: Fact>(recording: &Recording, target: &mut Target<'_>) -> Result<
     Ok(problems)
 }
 
-/// Rows of which the last one that says something counts: all are kept until all are read.
+/// Puts a dimension. The last row of an id that says something counts, so all rows are kept until everything is read.
 fn put_known<T: Dimension>(
     recording: &Recording,
     target: &mut Target<'_>,
@@ -273,7 +273,7 @@ fn put_known<T: Dimension>(
     Ok(problems)
 }
 
-/// There may be millions, and of equal ids all say the same.
+/// Puts stacks, of which there may be millions: only their ids are kept, because rows with the same id are equal.
 fn put_stacks(recording: &Recording, target: &mut Target<'_>) -> Result<Vec<Problem>, StoreError> {
     let date = first_day(recording, target)?;
     let mut met = HashSet::new();

@@ -1,5 +1,5 @@
-//! Removes what a state of a recording replaces. What somebody may still read stays: files that another manifest names, and
-//! everything as long as there is a manifest of which it cannot be told what it names.
+//! Removes what a state of a recording replaces. What may still be read stays: files that another manifest names; and everything, as long
+//! as a manifest that cannot be understood may cover more.
 
 use std::collections::HashSet;
 
@@ -9,10 +9,10 @@ use crate::layout::StateName;
 use crate::manifest::Manifest;
 
 impl Store {
-    /// Removes earlier states than this one: manifests last, so that whoever is killed leaves what the next one finds. Returns how
-    /// many there were.
+    /// Removes the states earlier than this one, their manifests last, so that if it is killed, the next run finds what is left. Returns
+    /// how many there were.
     pub(crate) fn remove_before(&self, kept: &Manifest) -> Result<usize, StoreError> {
-        // As it is now: another one may have put something since it was looked at.
+        // Listed again: another process may have put something in the meantime.
         let found = self.states(&kept.name.host, kept.name.identity)?;
         if !found.broken.iter().all(|broken| is_replaced(broken, kept)) {
             return Ok(0);
@@ -55,7 +55,7 @@ impl Store {
         Ok(())
     }
 
-    /// Removes an object; that there is none is no error.
+    /// Removes an object; it is not an error if there is none.
     pub(crate) fn remove_object(&self, path: &str) -> Result<(), StoreError> {
         self.objects()
             .remove(path)
@@ -63,18 +63,19 @@ impl Store {
     }
 }
 
-/// A state that nobody needs any more. What could be read whole is never given up for what could not.
+/// Whether a state is no longer needed. One that could be read completely is never given up for one that could not.
 fn is_earlier(other: &Manifest, kept: &Manifest) -> bool {
     other.rank() < kept.rank()
         && other.name != kept.name
         && (kept.damaged.is_empty() || !other.damaged.is_empty())
 }
 
-/// Whether a manifest that cannot be understood is of a state that this one, which is whole, has in it: its name says how far it went.
+/// Whether a manifest that cannot be understood is of a state that `kept`, which has to be undamaged, covers: its name says how far it
+/// went.
 fn is_replaced(broken: &Broken, kept: &Manifest) -> bool {
     let goes_as_far = match kept.meta.complete {
         true => kept.name.to_s >= broken.name.to_s,
-        // The other one may be the state at the end.
+        // The other one may be the final state.
         false => kept.name.to_s > broken.name.to_s,
     };
     goes_as_far && kept.damaged.is_empty() && broken.error.is_damage()

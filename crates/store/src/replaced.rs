@@ -1,4 +1,4 @@
-//! Tests: what takes the place of what, and that nothing is removed or written over which somebody may still need.
+//! Tests: what replaces what, and that nothing is removed or overwritten that may still be needed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn put_whole(recording: &Path, store: &Path) -> Put {
     put(recording, store, false).expect("put")
 }
 
-/// Cuts a segment; returns it and what was in it.
+/// Truncates a segment; returns its path and its original content.
 fn damage(recording: &Path) -> (PathBuf, Vec<u8>) {
     let segment = recording.join("counters/000002.parquet");
     let whole = fs::read(&segment).expect("a segment");
@@ -42,7 +42,7 @@ fn manifests(store: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A manifest's path with another end of the period in it.
+/// A manifest's path with a different end of the period.
 fn ending(manifest: &Path, end: &str) -> PathBuf {
     let name = manifest
         .file_name()
@@ -73,7 +73,7 @@ fn a_whole_reading_replaces_a_damaged_one_and_never_the_other_way_round() {
         put(&recording, &store, true).expect("put").outcome,
         Outcome::WasThere
     );
-    // It is what was read that counts, not what was asked for.
+    // What was read counts, not what was asked for.
     fs::write(&segment, whole).expect("our own file");
     let mended = put(&recording, &store, true).expect("put");
     assert_eq!((mended.outcome, mended.replaced), (Outcome::Stored, 1));
@@ -116,7 +116,7 @@ fn files_that_another_manifest_names_are_not_removed() {
     put_whole(&recording, &store);
     let before = objects(&store);
     let manifest = manifests(&store).pop().expect("a manifest");
-    // Of the same files, and lower: as of a reading that went less far.
+    // With the same files but a lower rank, as if less of it could be read.
     let text = fs::read_to_string(&manifest).expect("a manifest");
     let lower = text.replace("\"damaged\":[]", "\"damaged\":[\"a segment\"]");
     assert_ne!(lower, text);
@@ -136,7 +136,7 @@ fn nothing_is_removed_as_long_as_it_cannot_be_told_what_a_manifest_names() {
     let store = home.path().join("store");
     put_whole(&early, &store);
     let manifest = manifests(&store).pop().expect("a manifest");
-    // It went further than what is put; or another dbtime has written it.
+    // One that covers more than what is put, and one written by another dbtime.
     let other = fs::read_to_string(&manifest).expect("a manifest");
     let other = other.replace("\"store\":\"1.1\"", "\"store\":\"2.0\"");
     for (end, text) in [("19720101T010000Z", "{"), ("19700101T010000Z", other.as_str())] {

@@ -1,4 +1,4 @@
-//! Where the recordings of a host do not join: time of which there is none, and time of which there are two.
+//! Where the recordings of a host do not join: gaps that none covers, and time that two cover.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use dbtime_model::recording::{Meta, Note};
 use crate::address::Choice;
 use crate::manifest::Manifest;
 
-/// Shorter than this, time between two recordings is what starting the next one takes: microseconds.
+/// A gap of up to this, in microseconds, is only the time it takes to start the next recording.
 const NO_GAP_US: i64 = 2_000_000;
-/// Shorter than this, two that follow each other share the second in which one ended and the other began.
+/// A shorter overlap, in microseconds, is only the second in which one recording ended and the next began.
 const NO_OVERLAP_US: i64 = 1_000_000;
-/// Notes of a kind that a report has.
+/// Most notes of one kind in a report.
 const MOST_NOTES: usize = 20;
 
-/// Begin and end, microseconds since the Unix epoch.
+/// Start and end, microseconds since the Unix epoch.
 pub(crate) type Period = (i64, i64);
 
-/// Time between the first and the last of these in which there is none; they are in the order of their begin.
+/// Gaps between these periods, which are sorted by start.
 fn gaps(periods: impl Iterator<Item = Period>) -> Vec<Period> {
     let mut gaps = Vec::new();
     let mut covered: Option<i64> = None;
@@ -32,8 +32,7 @@ fn gaps(periods: impl Iterator<Item = Period>) -> Vec<Period> {
     gaps
 }
 
-/// What a report of several recordings says of the period that was chosen: time of which there is nothing, and time that is counted
-/// twice. They are in the order of their begin.
+/// What a report of several recordings, sorted by start, says about the chosen period: gaps, and time that is counted twice.
 pub(crate) fn notes(manifests: &[Manifest], choice: &Choice) -> [Vec<Note>; 2] {
     let mut hosts: BTreeMap<&str, Vec<&Manifest>> = BTreeMap::new();
     for manifest in manifests {
@@ -75,7 +74,7 @@ pub(crate) fn notes(manifests: &[Manifest], choice: &Choice) -> [Vec<Note>; 2] {
     [empty, twice]
 }
 
-/// Recordings of each server, in their order.
+/// Recordings grouped by server, in the given order.
 pub(crate) fn servers<'a>(recordings: &[&'a Manifest]) -> Vec<Vec<&'a Manifest>> {
     let mut servers: Vec<Vec<&Manifest>> = Vec::new();
     for recording in recordings {
@@ -88,7 +87,7 @@ pub(crate) fn servers<'a>(recordings: &[&'a Manifest]) -> Vec<Vec<&'a Manifest>>
     servers
 }
 
-/// Gaps of servers, each with the data directory, in the order of their begin.
+/// Gaps of all servers, each with the data directory, sorted by start.
 pub(crate) fn gaps_by_server<'a>(servers: &[Vec<&'a Manifest>]) -> Vec<(&'a str, Period)> {
     let mut all: Vec<(&str, Period)> = Vec::new();
     for of_server in servers {
@@ -100,15 +99,15 @@ pub(crate) fn gaps_by_server<'a>(servers: &[Vec<&'a Manifest>]) -> Vec<(&'a str,
     all
 }
 
-/// From its begin to its end.
+/// From its start to its end.
 pub(crate) fn period(manifest: &Manifest) -> Period {
     (manifest.meta.start_us, manifest.meta.end_us)
 }
 
-/// Recordings of the same server at the same time.
+/// Pairs of recordings of one server that overlap, and when.
 fn overlaps<'a>(recordings: &[&'a Manifest]) -> Vec<(&'a Manifest, &'a Manifest, Period)> {
     let mut found = Vec::new();
-    // Those that have not ended where the next one begins.
+    // Recordings that have not ended when the next one starts.
     let mut open: Vec<&Manifest> = Vec::new();
     for recording in recordings {
         let (start, end) = period(recording);
@@ -125,7 +124,7 @@ fn overlaps<'a>(recordings: &[&'a Manifest]) -> Vec<(&'a Manifest, &'a Manifest,
     found
 }
 
-/// Whether the same time is in both. Files of other tools may be of different sessions: only the same file is.
+/// Whether both are of one server. Imported files may be of different sessions: they are only if they are the same file.
 fn is_same_server(one: &Meta, other: &Meta) -> bool {
     let (a, b) = (&one.database, &other.database);
     if !one.files.is_empty() || !other.files.is_empty() {
@@ -141,14 +140,14 @@ fn is_same_server(one: &Meta, other: &Meta) -> bool {
     }
 }
 
-/// The part of a period that was asked for.
+/// The chosen part of a period.
 pub(crate) fn chosen((from, to): Period, choice: &Choice) -> Option<Period> {
     let from = choice.from_us.map_or(from, |chosen| chosen.max(from));
     let to = choice.to_us.map_or(to, |chosen| chosen.min(to));
     (from < to).then_some((from, to))
 }
 
-/// The first ones, and how many more there are.
+/// Keeps the first notes, and adds how many more there are.
 pub(crate) fn bound(notes: &mut Vec<Note>, what: &str) {
     let more = notes.len().saturating_sub(MOST_NOTES);
     if more > 0 {
@@ -159,7 +158,7 @@ pub(crate) fn bound(notes: &mut Vec<Note>, what: &str) {
     }
 }
 
-/// As it is typed.
+/// A moment as a user would type it.
 pub(crate) fn moment(us: i64) -> String {
     jiff::Timestamp::from_microsecond(us).map_or_else(|_| us.to_string(), |moment| moment.to_string())
 }

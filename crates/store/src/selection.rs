@@ -20,20 +20,20 @@ use crate::flights::set_aside;
 use crate::manifest::{Manifest, StoredFile};
 use crate::objects::Objects;
 
-/// Files of the recordings that were chosen.
+/// Files of the selected recordings.
 #[derive(Debug)]
 struct Selected {
     objects: Box<dyn Objects>,
     place: PathBuf,
-    /// Those that can have rows of the period, table by table in the order of time.
+    /// Those that can have rows of the period, by table, then by time.
     files: Vec<TableFile>,
     by_name: HashMap<OsString, Expected>,
     read: Arc<ReadSoFar>,
-    /// Files that were read before; none: it costs nothing to read them again.
+    /// Copies of files read before; none: reading them again costs nothing.
     copies: Option<Copies>,
 }
 
-/// How much was read of the recordings that were chosen.
+/// How much of the selected recordings was read.
 #[derive(Debug)]
 pub struct ReadSoFar {
     read: AtomicU64,
@@ -42,7 +42,7 @@ pub struct ReadSoFar {
 }
 
 impl ReadSoFar {
-    /// Until now.
+    /// So far.
     pub fn bytes(&self) -> BytesRead {
         BytesRead {
             read: self.read.load(Ordering::Relaxed),
@@ -56,16 +56,15 @@ impl ReadSoFar {
 struct Expected {
     bytes: u64,
     xxh3: u64,
-    /// It was read before: it counts once.
+    /// It was read before: a file counts once.
     is_counted: AtomicBool,
 }
 
 impl Store {
-    /// The part that is chosen, as a recording. Of what is read of a store that is far away copies are made in `copies`, a folder that
-    /// nobody else has.
+    /// The selected part, as a recording. What is read from a remote store is copied to `copies`, a folder that nobody else uses.
     ///
     /// # Errors
-    /// Nothing was recorded of that part, its recordings cannot be taken as one, or a manifest cannot be read.
+    /// Nothing was recorded of that part, its recordings cannot be read as one, or a manifest cannot be read.
     pub fn select(
         self,
         choice: &Choice,
@@ -97,7 +96,7 @@ impl Store {
                     .map(|file| (file, manifest)),
             );
         }
-        // Those without moments are in the order of their parts.
+        // Files without moments are ordered by part.
         chosen.sort_by_key(|(file, _)| (file.table, file.date, file.hour, file.part));
         meta.segments.last = 0;
         meta.segments.merged = Vec::new();
@@ -135,7 +134,7 @@ impl Store {
     }
 }
 
-/// A period from the begin of a window that rows stand for: as reports have it.
+/// The period, extended to the start of the window that rows stand for, as in reports.
 fn whole_windows(choice: &Choice, meta: &Meta) -> (Option<i64>, Option<i64>) {
     let length = i64::from(meta.collector.resolution_s.max(1)) * 1_000_000;
     let begin = |us: i64| us.div_euclid(length).saturating_mul(length);

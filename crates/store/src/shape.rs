@@ -1,4 +1,4 @@
-//! What the tables of a recording are in a store: in which file a row is, and where in it.
+//! How the tables of a recording are stored: in which file a row is, and where in it.
 
 use dbtime_model::{
     ActivityRow, CauseRow, CommentRow, CounterRow, HeldLockRow, LatencyRow, LockRow, SessionRow, SpanRow,
@@ -7,18 +7,18 @@ use dbtime_model::{
 
 use crate::text::Text;
 
-/// A row of which a store knows when it was.
+/// A row that has a time.
 pub(crate) trait Fact: Table + Text {
     /// Microseconds since the Unix epoch.
     fn moment_us(&self) -> i64;
 
-    /// Brings rows of an hour into the order in which they are stored.
+    /// Sorts rows of an hour into the order in which they are stored.
     fn order(rows: &mut [Self])
     where
         Self: Sized;
 }
 
-/// By time, of a second by session: what a reader leaves out is a period, as a rule.
+/// By time, within a second by session: as a rule, readers skip periods.
 macro_rules! by_second {
     ($($row:ty),+) => {$(
         impl Fact for $row {
@@ -42,7 +42,7 @@ by_second!(
     LockRow
 );
 
-/// Their order is that of events, and means something.
+/// Kept in the order of events, which has a meaning.
 impl Fact for SpanRow {
     fn moment_us(&self) -> i64 {
         self.start_ns.div_euclid(1_000)
@@ -63,7 +63,7 @@ impl Fact for SwitchRow {
 pub(crate) trait Dimension: Table + Text + Clone {
     fn id(&self) -> u64;
 
-    /// Takes what another row says of the same id: the one that a report would take.
+    /// Merges another row of the same id, as a report would.
     fn learn(&mut self, other: Self);
 }
 

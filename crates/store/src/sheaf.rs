@@ -1,4 +1,4 @@
-//! Rows on their way into files: gathered by the hour, so many at a time that the memory for them is bounded.
+//! Rows on their way into files: grouped by hour, and only so many at a time that memory stays bounded.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,34 +14,34 @@ use crate::manifest::StoredFile;
 use crate::objects::Objects;
 use crate::shape::{Dimension, Fact};
 
-/// Microseconds of an hour.
+/// Microseconds per hour.
 const HOUR_US: i64 = 3_600_000_000;
-/// Rows of a row group, of tables whose rows are short.
+/// Rows per row group, for tables with short rows.
 const GROUP_ROWS: usize = 128 << 10;
-/// Rows that wait to be encoded, of all hours.
+/// Most rows waiting to be encoded, over all hours.
 const MOST_WAITING: usize = 2 * GROUP_ROWS;
-/// Rows of a file: an eighth of what is read of one, because their texts have a bound, too.
+/// Rows per file: an eighth of what a reader accepts, because it also limits their text.
 const FILE_ROWS: u64 = 2 << 20;
-/// Bytes after which a file is ended.
+/// Bytes after which a file is finished.
 const FILE_BYTES: usize = 64 << 20;
-/// Bytes of the files that are being made.
+/// Most bytes in unfinished files.
 const MOST_ENCODED: usize = 3 * FILE_BYTES;
-/// Hours that files are being made of.
+/// Most hours with unfinished files.
 const MOST_HOURS: usize = 64;
-/// Rows of a row group of dimensions.
+/// Rows per row group, for dimensions.
 const DIMENSION_ROWS: usize = 16 << 10;
-/// Bytes of the texts of a row group, of any table.
+/// Bytes of text per row group, for any table.
 const GROUP_TEXT: usize = 32 << 20;
-/// Bytes of texts that wait to be encoded, of all hours.
+/// Most bytes of text waiting to be encoded, over all hours.
 const MOST_TEXT_WAITING: usize = 2 * GROUP_TEXT;
-/// Bytes of the texts of a file: a quarter of what is read of one.
+/// Bytes of text per file: a quarter of what a reader accepts.
 const FILE_TEXT: usize = 128 << 20;
 
 /// Where the files of a recording are put.
 pub(crate) struct Target<'a> {
     pub(crate) objects: &'a dyn Objects,
     pub(crate) name: StateName,
-    /// What was put so far.
+    /// Files put so far.
     pub(crate) files: Vec<StoredFile>,
 }
 
@@ -76,16 +76,16 @@ impl Target<'_> {
     }
 }
 
-/// Files of a table that are being made, by the hour.
+/// Unfinished files of a table, by hour.
 pub(crate) struct Sheaves<'a, 'b, T> {
     target: &'a mut Target<'b>,
-    /// By the number of the hour since the Unix epoch.
+    /// Keyed by hours since the Unix epoch.
     open: BTreeMap<i64, Sheaf<T>>,
-    /// Rows that are not encoded.
+    /// Rows not encoded yet.
     waiting: usize,
     /// Bytes of their texts.
     waiting_text: usize,
-    /// Files of each hour so far.
+    /// Number of files so far, by hour.
     files: HashMap<i64, u32>,
 }
 
@@ -95,7 +95,7 @@ struct Sheaf<T> {
     /// Bytes of their texts.
     waiting_text: usize,
     encoder: Option<TableEncoder<T>>,
-    /// Encoded.
+    /// Rows already encoded.
     rows: u64,
     /// Bytes of their texts.
     text: usize,
@@ -103,7 +103,7 @@ struct Sheaf<T> {
 }
 
 impl<T: Fact> Sheaf<T> {
-    /// Makes a row group of what waits.
+    /// Writes the waiting rows as a row group.
     fn encode(&mut self, target: &Target<'_>) -> Result<(), StoreError> {
         let mut rows = std::mem::take(&mut self.waiting);
         self.text += std::mem::take(&mut self.waiting_text);
@@ -170,7 +170,7 @@ impl<'a, 'b, T: Fact> Sheaves<'a, 'b, T> {
         Ok(())
     }
 
-    /// Makes a row group of what waits, and ends the file when it is large.
+    /// Writes the waiting rows as a row group, and finishes the file if it is large enough.
     fn encode(&mut self, hour: i64) -> Result<(), StoreError> {
         let Some(sheaf) = self.open.get_mut(&hour) else {
             return Ok(());
@@ -196,7 +196,7 @@ impl<'a, 'b, T: Fact> Sheaves<'a, 'b, T> {
         largest.map_or(Ok(()), |hour| self.close(hour))
     }
 
-    /// Ends a file.
+    /// Finishes a file.
     fn close(&mut self, hour: i64) -> Result<(), StoreError> {
         let Some(mut sheaf) = self.open.remove(&hour) else {
             return Ok(());
@@ -204,7 +204,7 @@ impl<'a, 'b, T: Fact> Sheaves<'a, 'b, T> {
         self.waiting -= sheaf.waiting.len();
         self.waiting_text -= sheaf.waiting_text;
         sheaf.encode(self.target)?;
-        // Without a row there was no sheaf.
+        // Every sheaf has at least one row, so there is an encoder.
         let Some(encoder) = sheaf.encoder.take() else {
             return Ok(());
         };
@@ -215,7 +215,7 @@ impl<'a, 'b, T: Fact> Sheaves<'a, 'b, T> {
         self.target.put(encoder, about)
     }
 
-    /// Ends all files.
+    /// Finishes all files.
     pub(crate) fn finish(mut self) -> Result<(), StoreError> {
         while let Some((&hour, _)) = self.open.first_key_value() {
             self.close(hour)?;
@@ -237,7 +237,7 @@ fn about(date: Date, hour: Option<i8>, part: u32, rows: u64, moments_us: Option<
     }
 }
 
-/// Files of rows that say what ids stand for, by the day on which the recording began.
+/// Files of rows that say what ids stand for, under the day on which the recording began.
 pub(crate) struct DimensionFiles<'a, 'b, T> {
     target: &'a mut Target<'b>,
     date: Date,
@@ -302,14 +302,14 @@ impl<'a, 'b, T: Dimension> DimensionFiles<'a, 'b, T> {
             .put(encoder, about(self.date, None, self.files, rows, None))
     }
 
-    /// Ends the last file.
+    /// Finishes the last file.
     pub(crate) fn finish(mut self) -> Result<(), StoreError> {
         self.encode()?;
         self.close()
     }
 }
 
-/// Rows of a dimension, each id once and in their order.
+/// Rows of a dimension, each id once, sorted by id.
 pub(crate) struct Once<T>(pub(crate) BTreeMap<u64, T>);
 
 impl<T: Dimension> Once<T> {

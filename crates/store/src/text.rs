@@ -1,11 +1,11 @@
-//! How much text is in a row: files are ended, and rows are encoded, before there is more of it than is read of one.
+//! How much text is in a row: rows are encoded, and files finished, before there is more of it than a reader accepts.
 
 use dbtime_model::{
     ActivityRow, CauseRow, CommentRow, CounterRow, HeldLockRow, LatencyRow, LockRow, SessionRow, SpanRow,
     StackRow, StatementRow, SwitchRow,
 };
 
-/// Bytes of the words for what has a fixed number of values, in a row or in a link of a chain.
+/// Bytes for the names of enumerated values in a row, or in a link of a chain.
 const WORDS: usize = 40;
 
 /// A row with text in it.

@@ -1,4 +1,4 @@
-//! Brings a store that an older dbtime wrote forward: rows of recordings that have none.
+//! Upgrades a store that an older dbtime wrote: adds the rows of recordings that have none.
 
 use std::collections::HashSet;
 
@@ -7,20 +7,20 @@ use crate::error::StoreError;
 use crate::layout::ENTRIES;
 use crate::manifest::Manifest;
 
-/// What was done.
+/// What an upgrade did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Upgraded {
-    /// Recordings that have a row now, each of their states counted.
+    /// Recordings that were given a row, counting each of their states.
     pub recordings: usize,
     /// Why some have none: their manifests cannot be understood.
     pub kept: Vec<String>,
 }
 
 impl Store {
-    /// Writes the rows of recordings that have none. What else is there stays as it is.
+    /// Writes the rows of recordings that have none. Nothing else changes.
     ///
     /// # Errors
-    /// The store cannot be read or written. What was begun is ended by the next call.
+    /// The store cannot be read or written. The next call finishes what was begun.
     pub fn upgrade(&self) -> Result<Upgraded, StoreError> {
         let folder = format!("table={ENTRIES}");
         let entries = self

@@ -1,5 +1,5 @@
-//! End-to-end tests that come to the same result whatever else the machine does: of files of other tools and of recordings that a
-//! test has written, of pages and exports. Unlike those of `dbtime_tests`, whose means they share, they run beside each other.
+//! End-to-end tests whose results do not depend on what else the machine does: of files of other tools, of recordings that a test has
+//! written, of pages and exports. Unlike those of `dbtime_tests`, whose helpers they share, they run in parallel.
 //!
-//! What holds a recording against a clock, against counters of the kernel or against another tool's times, what looks for all servers
-//! of the host or at what is left in the kernel does not belong here.
+//! Tests that compare a recording with a clock, with counters of the kernel or with another tool's times, or that look for all servers of
+//! the host or at what is left in the kernel, do not belong here.

@@ -123,7 +123,7 @@ fn the_matrix_of_a_real_session_is_that_of_a_second_computation() {
     let mut count = 0;
     for (call, expected) in truth["outside"].as_object().expect("calls") {
         assert_eq!(outside[call.as_str()]["count"], expected["count"], "{call}");
-        // A call whose middle is in a wait can reach out of it: that time is here too.
+        // A call whose middle is in a wait can extend beyond it: that time counts here, too.
         assert!(
             number(&outside[call.as_str()]["ns"]) >= number(&expected["ns"]),
             "{call}"
@@ -134,7 +134,7 @@ fn the_matrix_of_a_real_session_is_that_of_a_second_computation() {
         outside.values().map(|call| number(&call["count"])).sum::<i64>(),
         count
     );
-    // Every call of the time of both is inside of one wait, or outside of all.
+    // Every call in the time of both is inside one wait, or outside all.
     let inside: i64 = waits
         .values()
         .flat_map(|wait| by_name(&wait["calls"], "name").into_values())
@@ -199,8 +199,8 @@ fn a_small_session_has_the_numbers_that_were_worked_out_by_hand() {
         (number(&pair["pid"]), &pair["is_pid_assumed"]),
         (77, &Value::Bool(false))
     );
-    // Each read leaves the shift room: 100 us before and 100 behind; the same; 100 before and 300 behind. All allow -4,100 to -3,900
-    // and a microsecond of rounding on either side.
+    // Each read leaves room for the shift: 100 us before and 100 after; the same; 100 before and 300 after. All allow -4,100 to -3,900 and
+    // a microsecond of rounding on either side.
     let alignment = &pair["alignment"];
     assert_eq!(
         (

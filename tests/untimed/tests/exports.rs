@@ -1,4 +1,4 @@
-//! Every export is opened by its own reader, and says there what went in.
+//! Every export is opened with its own reader, which finds what went in.
 //!
 //! pprof and speedscope are the programs themselves; Perfetto traces are decoded with Perfetto's own protos (its
 //! trace_processor is a program that its package would download). The Firefox Profiler has no reader that runs without
@@ -225,7 +225,7 @@ fn opentelemetrys_own_protos_decode_its_export() {
     assert_eq!(samples.values().collect::<Vec<_>>(), [&Value::from(3)]);
     assert_eq!(found["profiles"].as_object().map(|of| of.len()), Some(1));
 
-    // Of what was recorded: who and when, and each second as the report has it.
+    // Of a recording: who and when, and each second as the report has it.
     let recording = repository().join("tests/untimed/tests/unchanged/recordings/sampled.dbt");
     let recording = recording.to_str().expect("a plain path");
     let out = home.path().join("recorded.otlp");
@@ -372,7 +372,7 @@ fn an_ending_that_is_no_format_lists_those_there_are() {
     }
 }
 
-/// Names that mean something to somebody: to a terminal, a browser, a parser, who reads from right to left.
+/// Names that mean something to a terminal, a browser, a parser or a reader of right-to-left text.
 fn hostile_names() -> Vec<String> {
     [
         "</script><script>alert(1)</script>",
@@ -383,7 +383,7 @@ fn hostile_names() -> Vec<String> {
         "<title>&lt;&#10;]]><!-- -->",
         "a\u{0}b\u{fffd}\u{feff}",
         "%s%n$(id)`id`${id} 12",
-        // What was no UTF-8 before it was recorded.
+        // Was not UTF-8 before it was recorded.
         &String::from_utf8_lossy(b"\xff\xfe\xed\xa0\x80"),
         &"long ".repeat(2_048),
     ]
@@ -393,7 +393,7 @@ fn hostile_names() -> Vec<String> {
     .collect()
 }
 
-/// A recording of these names as functions, of so many microseconds as they have places, and as all else that has a name.
+/// A recording with these names as functions, each with as many microseconds as its place in the list, and as all else that has a name.
 fn hostile_recording(home: &TempDir) -> String {
     let path = home.path().join("hostile.dbt");
     let hostile = format!("all_{}", hostile_names().concat());
@@ -451,7 +451,7 @@ fn hostile_recording(home: &TempDir) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Each function is there once, with its time, whole, and without anything that does something.
+/// Asserts that each function is there once, whole, with its time, and without characters that have an effect.
 fn check_hostile(format: &str, found: impl IntoIterator<Item = (String, u64)>) {
     let mut times: BTreeMap<usize, u64> = BTreeMap::new();
     for (name, ns) in found {
@@ -602,7 +602,7 @@ fn hostile_names_are_names_to_every_reader() {
             (stack[at + 6..].to_string(), ns)
         }),
     );
-    // Whoever puts JSON into a page is not left either.
+    // The JSON itself, which others may put into a page, has none either.
     for ending in ["speedscope.json", "firefox.json"] {
         assert!(!read(&export(ending)).contains("\u{202e}"), "{ending}");
     }

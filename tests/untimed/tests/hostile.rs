@@ -1,4 +1,4 @@
-//! Recordings and files that others made to do harm: they cost a clear message, and no terminal, memory or time.
+//! Recordings and files made to do harm: they get a clear message, do nothing to the terminal, and cost no memory or time.
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +13,7 @@ use dbtime_model::{
 use dbtime_tests::{Outcome, dbtime_binary, dbtime_with_memory};
 use tempfile::TempDir;
 
-/// Moves a cursor, begins a sequence, reorders a line, hides in it, ends a script, brings a line of its own, is no name.
+/// Moves the cursor, begins an escape sequence, reorders a line, hides in it, ends a script, adds a line of its own, is not a name.
 const HOSTILE: &str = "\u{1b}[2J\u{9b}31m\u{202e}\u{61c}\u{ad}\u{180e}\u{fff9}\u{fffb}\u{1d173}\u{e0001}\u{e0041}</script>\
                        <script>alert(1)</script>\r\nforged\u{2028}'\"&;\u{7f}";
 
@@ -98,7 +98,7 @@ fn recording(home: &TempDir, name: &str, product: &str, more: Rows) -> PathBuf {
     path
 }
 
-/// What a terminal, or somebody who reads, would take for something else. What characters are is asked of Python's own tables.
+/// Asserts that a terminal or a reader takes nothing in it for something else. Categories of characters are those of Python's tables.
 fn is_harmless(what: &str, text: &str) {
     const LOOK: &str = "import sys, unicodedata\n\
                         for c in sorted(set(sys.stdin.buffer.read().decode('utf-8')) - {'\\n'}):\n    \
@@ -218,7 +218,7 @@ fn what_is_no_file_is_not_read_and_nobody_waits_for_it() {
     }
 }
 
-/// Some KB on the disk that are 400 MB in memory, in parts none of which is larger than it may be.
+/// A few KB on disk that become 400 MB in memory, in parts none of which is too large by itself.
 #[test]
 fn what_needs_more_memory_than_allowed_says_so() {
     let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
@@ -251,7 +251,7 @@ fn a_bomb_costs_its_segment_and_the_rest_is_reported() {
     );
 }
 
-/// What a process has beside what it is allowed: its program, and what it keeps before it reads anything.
+/// What a process uses beyond its bound: its program, and what it keeps before it reads anything.
 const BESIDE: u64 = 64 << 20;
 
 /// Segments are read by several threads: whatever they all do at once is within the one bound.
@@ -278,7 +278,7 @@ fn bombs_side_by_side_have_one_bound_of_memory() {
         fs::write(&meta, text).expect("room");
         bomb
     };
-    // Of pages that are never decompressed: each costs its segment, and all else is reported.
+    // Pages that are never decompressed: each costs its segment, and everything else is reported.
     let refused = segments("refused.dbt", statements(1, 200 << 20));
     let arguments = [
         "report",
@@ -302,7 +302,7 @@ fn bombs_side_by_side_have_one_bound_of_memory() {
         "{problems}"
     );
     assert!(memory < (64 << 20) + BESIDE, "{memory} bytes");
-    // Of pages that are allowed, 240 MB in each segment: they fit or do not, in the order in which threads come to them.
+    // Pages that are allowed, 240 MB in each segment: they fit or do not, depending on the order in which threads get to them.
     let allowed = segments("allowed.dbt", statements(4, 60 << 20));
     for most in [128, 512] {
         let bound = format!("{most}M");
@@ -335,7 +335,7 @@ fn statements_file(recording: &Path) -> u64 {
         .len()
 }
 
-/// The ends of what numbers can say, in every column of every table: sums of them do not fit into theirs.
+/// The extremes of the number types, in every column of every table: their sums do not fit into the same types.
 #[test]
 fn numbers_at_their_ends_overflow_nothing() {
     const ENDS: [u64; 4] = [0, 1, u64::MAX / 2, u64::MAX];
@@ -581,7 +581,7 @@ fn a_hundred_thousand_segments_are_read_within_bounds() {
     let mut of_these = first.clone();
     for segment in 2..=SEGMENTS {
         let next = path.join(format!("activity/{segment:06}.parquet"));
-        // A file has so many names, and no more.
+        // A file can have only so many hard links.
         if segment % 10_000 == 0 {
             fs::copy(&of_these, &next).expect("room");
             of_these = next;
@@ -607,7 +607,7 @@ fn a_hundred_thousand_segments_are_read_within_bounds() {
     assert_eq!(problems.len(), 0, "{problems:?}");
 }
 
-/// What is no number of its kind, or no JSON, is refused in words.
+/// What is not a number of its kind, or not JSON, is refused with a message.
 #[test]
 fn numbers_that_are_none_in_meta_json_are_refused() {
     let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");

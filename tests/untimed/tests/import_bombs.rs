@@ -1,5 +1,5 @@
-//! Files of other tools that were made to do harm: lines without an end, compressed nothing, more that is distinct than fits into
-//! memory. What is understood is what it would be without them, within a bound of memory.
+//! Files of other tools that were made to do harm: endless lines, compressed nothing, more distinct values than fit into memory. All else
+//! in them is understood as without these, within a bound of memory.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 /// A line that no memory of the bound holds.
 const GIGABYTE: usize = 1 << 30;
-/// A line that is longer than any that is handed on whole, and the same to all that read it.
+/// Longer than any line that is passed on whole, so that all readers see the same as of a gigabyte.
 const LONG: usize = 2 << 20;
 /// Bound of memory.
 const MEMORY: &str = "256M";
@@ -51,7 +51,7 @@ fn formats() -> Vec<(&'static str, String)> {
     .to_vec()
 }
 
-/// What the command says of a stream that is written into it. A reader that has gone is no matter.
+/// What the command says of a stream that is written to it. It may stop reading early.
 fn of_stream(arguments: &[&str], write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Outcome {
     let mut child = Command::new("timeout")
         .arg("300")
@@ -202,7 +202,7 @@ fn bombs_side_by_side_have_one_bound_of_memory() {
     assert_eq!(plain, bombs);
 }
 
-/// Whatever the number of lines is: each stack is another one.
+/// So many stacks, all different.
 fn distinct_stacks(lines: u64, out: &mut dyn Write) -> io::Result<()> {
     let mut text = String::new();
     for n in 0..lines {
@@ -215,7 +215,7 @@ fn distinct_stacks(lines: u64, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(text.as_bytes())
 }
 
-/// Statements of an SQL trace, each another one.
+/// Statements of an SQL trace, all different.
 fn distinct_statements(number: u64, out: &mut dyn Write) -> io::Result<()> {
     let mut text = "*** 2025-01-01 00:00:00.000\n".to_string();
     for n in 0..number {
@@ -237,8 +237,8 @@ fn distinct_statements(number: u64, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(text.as_bytes())
 }
 
-/// Ten million, far more than the bound holds: of stacks that is told, and is the end; of statements so many are kept as are of use,
-/// and the others are counted as one.
+/// Ten million, far more than the bound holds: stacks end with a message; of statements, as many as are useful are kept, and the others are
+/// counted as one.
 #[test]
 fn more_that_is_distinct_than_fits_into_memory_is_a_clear_message_or_counted_as_one() {
     const MOST: u64 = 10_000_000;

@@ -321,7 +321,7 @@ fn snapper_rows(text: &str) -> Vec<Vec<SnapperRow>> {
         ] = cells[..]
             && ["STAT", "TIME", "WAIT"].contains(&kind)
         {
-            // Of waits the words say what the heading says.
+            // For waits, the words repeat the heading.
             let average = average.trim_end_matches(" average wait");
             let cells = [
                 delta,
@@ -332,7 +332,7 @@ fn snapper_rows(text: &str) -> Vec<Vec<SnapperRow>> {
                 waits_per_second,
                 average,
             ];
-            // In a bar blanks are told from marks by their number alone.
+            // Blanks are collapsed: in a bar only their number is lost.
             let cells = cells.map(|cell| cell.split_whitespace().collect::<Vec<_>>().join(" "));
             rows.push((kind.to_string(), name.to_string(), cells.to_vec()));
         } else if line.starts_with("--  End of Stats snap") {
@@ -400,7 +400,7 @@ fn snappers_own_numbers_come_back_to_the_printed_digit() {
     let csv = dbtime(&["report", plain(&file), "--snapshot", "--format", "csv"]).expect_code(0);
     let rows: usize = printed.iter().map(Vec::len).sum();
     assert_eq!(csv.stdout.lines().count(), rows + 1, "{}", csv.stdout);
-    // The whole of it is of four minutes, which lie within hours.
+    // It is of four minutes in all, spread over hours.
     let whole = json(&["report", plain(&file)]);
     let elapsed = whole["elapsed_ns"].as_f64().expect("a number") / 1e9;
     let told: f64 = text

@@ -10,8 +10,8 @@ use std::process::Command;
 use dbtime_tests::{Outcome, dbtime, dbtime_binary, repository, run};
 use tempfile::TempDir;
 
-/// `make TARGET`, as a user calls it: also where these tests were started by another make, which tells those below it to say in
-/// which directory they are, and which options it was given.
+/// `make TARGET` as a user calls it, even if these tests were started by another make, which makes those below it print their directory and
+/// passes its options on.
 fn make(target: &str, binary: &Path) -> Command {
     let mut command = Command::new("make");
     command
@@ -148,7 +148,7 @@ fn package(below: &Path) -> PathBuf {
     path
 }
 
-/// dpkg with a root of its own, in which nothing else is installed: no root is needed, and this machine stays as it is.
+/// dpkg with a root directory of its own, in which nothing else is installed: it needs no privileges, and this machine stays as it is.
 fn dpkg(root: &Path, arguments: &[&str]) {
     run(Command::new("dpkg")
         .arg(format!("--root={}", root.display()))
@@ -179,7 +179,7 @@ fn newer(package: &Path, below: &Path) -> PathBuf {
     newer
 }
 
-/// Everything below a directory but what dpkg notes: directories and files, with their modes.
+/// Everything below a directory except dpkg's own records: directories and files, with their modes.
 fn entries(root: &Path) -> BTreeMap<String, u32> {
     let found = run(Command::new("find").arg(root).args([
         "-mindepth",

@@ -1,8 +1,8 @@
-//! Who changes files is killed (SIGKILL) before each of its steps, one after the other: `compact`, `store put`, `store prune`, `agent`.
-//! Whatever it was, readers find everything once, and the next one does what is left.
+//! Commands that change files are killed (SIGKILL) before each of their steps, one after the other: `compact`, `store put`, `store prune`,
+//! `agent`. Whichever step it was, readers find everything once, and the next run does what is left.
 //!
-//! A step is a system call that fills, names or removes a file, makes a folder, or starts a process; strace kills at it, before it has done
-//! anything. It counts them for each thread: a command is killed by the first of its threads that comes to that number.
+//! A step is a system call that fills, names or removes a file, makes a folder, or starts a process; strace kills on entry, before it has
+//! done anything. It counts steps per thread: a command is killed by the first of its threads that gets to that number.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -48,14 +48,14 @@ fn start(step: u32, all_threads: bool, arguments: &[&str]) -> Child {
 /// Kills a command at a step.
 #[track_caller]
 fn killed_at(step: u32, arguments: &[&str]) -> Ended {
-    // strace ends as what it traces.
+    // strace ends as its tracee did.
     how(
         start(step, true, arguments).wait().expect("it ends"),
         &format!("step {step} of {arguments:?}"),
     )
 }
 
-/// Fails when it was anything else than these two.
+/// Panics if it ended in any other way than these two.
 #[track_caller]
 fn how(status: ExitStatus, what: &str) -> Ended {
     if status.success() {
@@ -65,7 +65,7 @@ fn how(status: ExitStatus, what: &str) -> Ended {
     Ended::Killed
 }
 
-/// Does something with each step, until there are no more, in so many threads; how many there were.
+/// Runs `of` for each step, in so many threads, until there are no more; returns how many there were.
 #[track_caller]
 fn at_each_step(threads: u32, of: impl Fn(u32) -> Ended + Sync) -> u32 {
     let every = |first: u32| (first..MOST_STEPS).step_by(threads as usize);
@@ -256,7 +256,7 @@ fn an_agent_can_end_at_any_step() {
     let steps = at_each_step(4, |step| {
         let spool = Spool::new(&home, &recording);
         let ended = spool.run(step);
-        // The next one does what is left.
+        // The next run does what is left.
         if ended == Ended::Killed {
             assert_eq!(spool.run(MOST_STEPS), Ended::ByItself, "after step {step}");
         }
@@ -270,7 +270,7 @@ fn an_agent_can_end_at_any_step() {
     assert!(steps > 20, "{steps} steps");
 }
 
-/// Of an agent that finds no server, and a recording that has ended.
+/// The spool of an agent that finds no server, with a recording that has ended.
 struct Spool(TempDir);
 
 impl Spool {
@@ -313,7 +313,7 @@ impl Spool {
         entries.map(|entry| entry.expect("an entry").path()).collect()
     }
 
-    /// Runs an agent until it is killed at a step, or has nothing left to do. Its children are not killed but by it.
+    /// Runs an agent until it is killed at a step, or has nothing left to do. Its children are not traced, so only the agent ends them.
     fn run(&self, step: u32) -> Ended {
         let mut strace = start(step, false, &["agent", "--config", plain(&self.config())]);
         let give_up = Instant::now() + SOON;
@@ -338,7 +338,7 @@ impl Spool {
     }
 }
 
-/// Ends what strace traces, which ends with it: to strace itself such signals do nothing.
+/// Ends what strace traces, and strace with it: strace itself ignores such signals.
 fn end(strace: u32) {
     let children = fs::read_to_string(format!("/proc/{strace}/task/{strace}/children")).unwrap_or_default();
     for pid in children.split_whitespace() {

@@ -1,5 +1,5 @@
-//! Who held Oracle's latches, in spools of holds that are known: what is shown is what samples of these holds give by LatchProfX's rules,
-//! which are worked out here from the holds, not from the spool.
+//! Who held Oracle's latches, in spools of known holds: what is shown is what samples of these holds give by LatchProfX's rules, which are
+//! applied here to the holds, not to the spool.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -133,7 +133,7 @@ fn moment(us: i64) -> String {
 /// What the script prints of them, as SYS or as anyone else.
 fn spool(holds: &[Hold], looks: &Looks, is_sys: bool) -> String {
     let mut text = "dbtime-oracle-latch 1\ninstance,\"ORCL\",\"19.0.0.0.0\",.\n".to_string();
-    // By latch they begin one after the other.
+    // The holds of a latch follow each other.
     let mut begins = vec![0; LATCHES.len()];
     let by_latch: Vec<Vec<&Hold>> = (0..LATCHES.len())
         .map(|latch| holds.iter().filter(|hold| hold.latch == latch).collect())
@@ -449,7 +449,7 @@ fn tables_of_latchprofx_are_shown_to_the_printed_digit() {
     let home = TempDir::with_prefix("dbtime-test-").expect("a temporary directory");
     let path = home.path().join("spool.lst");
     let path = path.to_str().expect("a plain path");
-    // With the command it is known how many samples there were; without, the numbers tell enough.
+    // The command says how many samples there were; without it, the numbers say enough.
     for text in [table.clone(), table.replace("SQL> @latchprofx", "SQL> @x")] {
         fs::write(path, &text).expect("a directory of our own");
         // Two latches have the same name.

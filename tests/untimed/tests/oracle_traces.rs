@@ -211,7 +211,7 @@ fn several_files_are_one_report_and_what_is_no_trace_is_told() {
 
 #[test]
 fn rows_that_do_not_fit_into_memory_change_nothing() {
-    // Each wait stands in a second of its own, whose reads and blocks are rows of their own.
+    // Each wait is in a second of its own, and so has its own rows for reads and blocks.
     const WAITS: u64 = 150_000;
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("long.trc");
@@ -375,7 +375,7 @@ fn traces_are_compared_by_what_clients_had_executed() {
     let of = of.iter().find(|of| of["sql_id"] == "aaaaaaaaaaaa1");
     let of = of.unwrap_or_else(|| panic!("{longer:#}"));
     close(&of["per_execution"]["difference"], 4e6);
-    // What is read is not replaced, nor half of what was asked for told.
+    // An input is not overwritten, and a missing one is not just left out.
     for output in [&good, &path("./good.trc")] {
         dbtime(&["report", &good, "-o", output])
             .expect_code(1)

@@ -1,4 +1,4 @@
-//! A host of the fleet: what it is called, how it spends its days, and who its sessions, statements and stacks are.
+//! A host of the fleet: its name, its days, and the identities of its sessions, statements and stacks.
 
 use std::collections::HashMap;
 
@@ -11,9 +11,9 @@ use crate::shape::Shape;
 pub(crate) const RELEASES: [&str; 4] = ["15.14", "16.10", "17.6", "18.1"];
 /// Hosts of an application: they have statements of the same text.
 const HOSTS_OF_AN_APPLICATION: u32 = 10;
-/// One host in so many does something else from the second half of its days on.
+/// One host in this many does something else in the second half of its days.
 const CHANGED: u64 = 20;
-/// Of the clients' sessions of a recording a host has this part at least.
+/// A host has at least this share of a recording's client sessions.
 const SMALLEST: f64 = 0.25;
 
 /// A host.
@@ -21,26 +21,26 @@ const SMALLEST: f64 = 0.25;
 pub(crate) struct Host {
     /// Its number in the fleet.
     number: u32,
-    /// Of everything that is drawn for it.
+    /// For everything that is random about it.
     seed: u64,
-    /// What it is called.
+    /// Its name.
     pub(crate) name: String,
     /// Which of [`RELEASES`].
     pub(crate) release: usize,
-    /// Statements have the names of its tables.
+    /// Statements contain the names of its tables.
     application: u32,
-    /// Part of the clients' sessions that it has.
+    /// Share of the client sessions that it has.
     share: f64,
     /// Shape of each hour of a day.
     hours: [usize; 24],
-    /// Shape of its days from then on.
+    /// From this day on, its days have this shape.
     change: Option<(u32, usize)>,
-    /// Where in the recordings it begins, windows.
+    /// Where in the recordings it begins, in windows.
     pub(crate) offset: u64,
 }
 
 impl Host {
-    /// The so many-th host of a fleet of so many days.
+    /// Host `number` of a fleet that lasts this many days.
     pub(crate) fn new(seed: u64, number: u32, shapes: usize, days: u32) -> Host {
         let seed = hash(&[seed, u64::from(number)]);
         let mut random = fastrand::Rng::with_seed(seed);
@@ -69,12 +69,12 @@ impl Host {
         }
     }
 
-    /// Whether it has this session of a recording. It has all that are not clients'.
+    /// Whether it has this session of a recording. It has all that are not clients.
     pub(crate) fn has(&self, shape: usize, source: &Shape, session: SessionId) -> bool {
         let Some(row) = source.sessions.get(&session) else {
             return true;
         };
-        // Who works for another one is there when that one is.
+        // A worker is there if its leader is.
         let pid = if row.leader_pid == 0 {
             row.pid
         } else {
@@ -86,7 +86,7 @@ impl Host {
         !of_a_client || drawn < self.share
     }
 
-    /// Who a session is here, when a recording is gone through for the so many-th time.
+    /// The identity of a session here, in this pass through a recording.
     pub(crate) fn session(&self, shape: usize, source: &Shape, pass: u64, session: SessionId) -> SessionId {
         if session == SessionId::RECORDER {
             return session;
@@ -121,7 +121,7 @@ impl Host {
         }
     }
 
-    /// A number for a moment, always the same.
+    /// A random number for a moment, always the same.
     pub(crate) fn drawn(&self, moment: i64) -> f64 {
         hash(&[self.seed, moment.cast_unsigned(), 1]) as f64 / u64::MAX as f64
     }
@@ -135,7 +135,7 @@ pub(crate) struct Build {
 }
 
 impl Build {
-    /// Of one of [`RELEASES`]: functions of programs and libraries lie elsewhere.
+    /// For one of [`RELEASES`]: functions of programs and libraries are elsewhere.
     pub(crate) fn new(source: &Shape, release: usize) -> Build {
         let moved = |frame: &Frame| {
             let mut frame = frame.clone();

@@ -1,4 +1,4 @@
-//! The recordings that a fleet is made of: a throw-away PostgreSQL under loads that differ, each recorded as an agent records.
+//! The recordings that a fleet is made of: a throw-away PostgreSQL under different loads, each recorded as an agent records.
 
 use std::fs;
 use std::path::Path;
@@ -30,10 +30,10 @@ impl Drop for Running {
     }
 }
 
-/// Records each load, or one of them, for so many seconds; says what was made.
+/// Records each load, or one of them, for this many seconds; returns what was made.
 ///
 /// # Errors
-/// There is no PostgreSQL, no permission to record, or the directory is there.
+/// There is no PostgreSQL, no permission to record, or the directory exists.
 pub(crate) fn record(directory: &Path, seconds: u32, only: Option<&str>) -> Result<String> {
     fs::create_dir(directory)?;
     let dbtime = std::env::current_exe()?.with_file_name("dbtime");
@@ -153,8 +153,8 @@ fn loads(scripts: &Path) -> Result<Vec<Load>> {
     ])
 }
 
-/// One of many statements: which columns, conditions and joins it has is what its number says, bit by bit. Constants and names alone would
-/// make no other statement.
+/// One of many statements: the bits of its number decide which columns, conditions and joins it has. Different constants and names alone
+/// would not make a different statement.
 fn report(number: usize) -> String {
     let pick = |of: &[&str], from: u32, between: &str| {
         let chosen = of.iter().zip(from..).filter(|(_, bit)| number >> bit & 1 == 1);

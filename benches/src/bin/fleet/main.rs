@@ -1,13 +1,13 @@
-//! `fleet`: a fleet's days in a store, made from a few real recordings; what they take, and what a month of a larger one would.
+//! `fleet`: a fleet's days in a store, made from a few real recordings; their size, and that of a month of a larger fleet.
 //!
 //! ```text
 //! fleet record SHAPES                       recordings of a throw-away PostgreSQL under several loads (needs root)
-//! fleet make SHAPES/*.dbt --store STORE     hosts of which each has its own identities and its own mixture of these loads
+//! fleet make SHAPES/*.dbt --store STORE     hosts, each with its own identities and its own mixture of these loads
 //! fleet sizes STORE                         bytes, files and requests of a host and day; on paper 1,000 hosts for 30 days
 //! ```
 //!
-//! What lies in the store is what agents would have put there: the same windows, the same writer of recordings, the same put. How long
-//! queries take on it, and what they read, is asked by `queries.py`. A benchmark asserts nothing about time.
+//! The store contains what agents would have put there: the same windows, the same writer of recordings, the same put. `queries.py`
+//! measures how long queries take on it, and what they read. A benchmark asserts nothing about time.
 
 mod host;
 mod lab;
@@ -75,10 +75,10 @@ pub(crate) struct MakeArguments {
     /// The first day
     #[arg(long, default_value = "2026-10-01")]
     pub(crate) first: Date,
-    /// Seconds of a row, as in `record --resolution`: those that agents have
+    /// Seconds of a row, as in `record --resolution`: the agents' by default
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub(crate) resolution: u32,
-    /// Hours of a recording, as in `record --rotate`: those that agents have
+    /// Hours of a recording, as in `record --rotate`: the agents' by default
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=24))]
     pub(crate) rotate: u32,
     /// The same seed and recordings make the same store

@@ -1,8 +1,8 @@
 //! Makes a fleet's days: each recording as the recorder writes it, put into the store as the agent puts it.
 //!
-//! Windows of a real recording follow one another as they did there, from a place on that is another one for each host, again and again.
-//! No amount is what it was: those of a window are less by the same part for all (up to a fifth), so that the sums of each session still
-//! agree, and are never more than the time that passed. What else a host differs in stands in [`crate::host`].
+//! Windows of a real recording follow one another as they did there, starting at a different place for each host, again and again. All
+//! amounts change: those of a window shrink by the same factor (by up to a fifth), so that the sums of each session still agree, and never
+//! exceed the time that passed. For other differences between hosts see [`crate::host`].
 
 use std::collections::HashSet;
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::host::{Build, Host, RELEASES};
 use crate::shape::{SECOND_US, Shape};
 
 const HOUR_US: i64 = 3_600 * SECOND_US;
-/// By how much amounts are less than those that were recorded, at most.
+/// The most by which amounts shrink.
 const LESS: f64 = 0.2;
 
 /// What was made.
@@ -36,7 +36,7 @@ pub(crate) struct Made {
     pub(crate) ns: u64,
     /// Bytes of all files in the store.
     pub(crate) bytes: u64,
-    /// That it took.
+    /// Time that it took.
     pub(crate) seconds: f64,
 }
 
@@ -65,13 +65,13 @@ impl Made {
     }
 }
 
-/// Recordings, as every release has them.
+/// A recording, as every release has it.
 struct Source {
     shape: Shape,
     builds: Vec<Build>,
 }
 
-/// Makes the fleet and puts it.
+/// Makes the fleet and puts it into the store.
 ///
 /// # Errors
 /// A recording cannot be read, or the store cannot be written.
@@ -111,7 +111,7 @@ pub(crate) fn make(arguments: &MakeArguments) -> Result<Made> {
                             lock(&line).show(&format!("{} of {} hosts", sum.hosts, arguments.hosts));
                         }
                         Err(e) => {
-                            // Nobody else begins another one.
+                            // No thread begins another one.
                             next.store(arguments.hosts, Ordering::Relaxed);
                             lock(&failed).get_or_insert(e);
                         }
@@ -130,7 +130,7 @@ pub(crate) fn make(arguments: &MakeArguments) -> Result<Made> {
     })
 }
 
-/// What a thread that has panicked leaves is never looked at.
+/// What a panicked thread leaves behind is never used.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
@@ -234,7 +234,7 @@ impl Hours<'_> {
         meta
     }
 
-    /// Rows of an hour, with a description of what they name that has none yet.
+    /// Rows of an hour, with descriptions of what they refer to that have not been made yet.
     fn rows(&self, hour: u32, described: &mut Described) -> Result<Rows> {
         let number = self.host.shape(self.day, hour);
         let source = self.sources.get(number).context("no shape")?;
@@ -244,7 +244,7 @@ impl Hours<'_> {
         let begin = self.begin(hour);
         let windows = HOUR_US / length_us;
         let mut rows = Rows::default();
-        // By what they are called in the recording: a session of each time that it is gone through.
+        // By their ids in the recording: one session for each pass through it.
         let mut sessions: HashSet<(u64, SessionId)> = HashSet::new();
         let mut named = Described::default();
         for window in 0..windows {
@@ -255,7 +255,7 @@ impl Hours<'_> {
             let part = 1.0 - LESS * host.drawn(time);
             let is_here =
                 |session: SessionId| session == SessionId::RECORDER || host.has(number, shape, session);
-            // Who waited for one that is not here waited for nobody here.
+            // A wait for a session that is not here was a wait for nobody here.
             let is_whole =
                 |row: &&CauseRow| is_here(row.session) && row.chain.iter().all(|link| is_here(link.session));
             let mut here = Rows {
@@ -325,7 +325,7 @@ impl Hours<'_> {
         Ok(rows)
     }
 
-    /// Adds what these sessions, and what else is named, of a shape are, but for what is described already.
+    /// Adds descriptions of these sessions, and of what else is named, of a shape, except for those made already.
     fn describe(
         &self,
         number: usize,
@@ -346,7 +346,7 @@ impl Hours<'_> {
                     id,
                     pid: host.pid(row.pid),
                     leader_pid: host.pid(row.leader_pid),
-                    // Those that go on are older than the fleet's days.
+                    // Those that were there before are older than the fleet's days.
                     started: row.started - shape.meta.start_us
                         + if shape.begun.contains(&session) {
                             self.pass_begin(shape, pass)
@@ -382,7 +382,7 @@ impl Hours<'_> {
         Ok(())
     }
 
-    /// When a recording began to be gone through for the so many-th time.
+    /// When this pass through a recording began.
     fn pass_begin(&self, shape: &Shape, pass: u64) -> i64 {
         let windows = (pass * shape.windows.len() as u64).saturating_sub(self.host.offset);
         windows.cast_signed() * i64::from(self.arguments.resolution) * SECOND_US

@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from store_engines import ClickHouse, DuckDb, Spark  # noqa: E402
 
 QUERIES = ["top_statements", "waits_by_host", "waits_by_release", "changed_hosts", "regressed_statements"]
-# One that takes longer than this is asked twice only.
+# Queries that take longer than this run only twice.
 LONG_S = 60
 
 

@@ -15,13 +15,13 @@ pub(crate) const SECOND_US: i64 = 1_000_000;
 /// A recording of some minutes.
 #[derive(Debug)]
 pub(crate) struct Shape {
-    /// What it says of itself.
+    /// Its description.
     pub(crate) meta: Meta,
     /// Its rows, window by window; times count from the begin of the window.
     pub(crate) windows: Vec<Rows>,
-    /// What the rows name.
+    /// What the rows refer to.
     pub(crate) sessions: HashMap<SessionId, SessionRow>,
-    /// Sessions that began while it was recorded: others each time.
+    /// Sessions that began while it was recorded: different ones each time.
     pub(crate) begun: HashSet<SessionId>,
     /// Stacks.
     pub(crate) stacks: HashMap<StackId, StackRow>,
@@ -32,7 +32,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Reads a recording whose rows stand for single seconds; one that is shorter than a window makes one window.
+    /// Reads a recording whose rows cover single seconds; one that is shorter than a window makes one window.
     ///
     /// # Errors
     /// It cannot be read, or has longer rows.
@@ -92,7 +92,7 @@ fn take<T: Table>(recording: &Recording, rows: &mut Vec<T>) -> Result<()> {
     }
 }
 
-/// As the recorder adds seconds up. Of the last window, which is not whole, nothing is taken unless it is the only one.
+/// Adds up seconds like the recorder. The last window, which is incomplete, is left out unless it is the only one.
 fn windows(rows: Rows, begin_us: i64, resolution_s: u32) -> Result<Vec<Rows>> {
     let length_us = i64::from(resolution_s) * SECOND_US;
     let last = rows.activity.iter().map(Timed::time).max().unwrap_or(begin_us);
@@ -109,7 +109,7 @@ fn windows(rows: Rows, begin_us: i64, resolution_s: u32) -> Result<Vec<Rows>> {
     Ok(windows
         .into_iter()
         .map(|seconds| {
-            // From a moment before all rows on: none keeps its second.
+            // From a moment before all rows on, so that none keeps its second.
             let mut sums = Windows::new(resolution_s, -2 * length_us);
             let mut rows = sums.pass(seconds, 0);
             rows.append(sums.finish());

@@ -1,4 +1,4 @@
-//! What a store takes, by its manifests; and on paper what a month of a larger fleet would take and cost.
+//! The size of a store, by its manifests; and an estimate of what a month of a larger fleet would take and cost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,15 +7,15 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-/// On paper.
+/// For the estimate.
 const HOSTS: f64 = 1_000.0;
 const DAYS: f64 = 30.0;
-/// List prices of Amazon S3 Standard as they are assumed here, US dollars (look them up before you rely on them): a GB for a month (of the first
+/// List prices of Amazon S3 Standard, as assumed here, in US dollars (look them up before you rely on them): a GB for a month (of the first
 /// 50 TB), and 1,000 requests.
 const GB_MONTH: f64 = 0.023;
 const PER_1000_PUTS: f64 = 0.005;
 const PER_1000_GETS: f64 = 0.0004;
-/// What a put asks for beside its files, as a stand-in for S3 counts it: lists and the manifest have the price of a put.
+/// Requests of a put besides its files, as a stand-in for S3 counts them: lists and the manifest cost as much as a put.
 const PUTS_OF_A_PUT: f64 = 3.0;
 /// The mark of the store, and its own manifest.
 const GETS_OF_A_PUT: f64 = 2.0;
@@ -109,11 +109,11 @@ pub(crate) fn table(store: &Path) -> Result<String> {
     Ok(text + &paper(files, recordings, bytes))
 }
 
-/// What a month of a larger fleet takes.
+/// What a month of a larger fleet would take.
 fn paper(files: f64, recordings: f64, bytes: f64) -> String {
     let month = HOSTS * DAYS;
     let stored_gb = month * bytes / 1e9;
-    // Files have the manifests among them.
+    // Files include the manifests.
     let puts = month * (files + (PUTS_OF_A_PUT - 1.0) * recordings);
     let gets = month * GETS_OF_A_PUT * recordings;
     let lines = [

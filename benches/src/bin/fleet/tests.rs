@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::make::make;
 use crate::{Arguments, Command, MakeArguments};
 
-/// Two seconds of a real server, in windows of ten minutes: small, and made as any other.
+/// Two seconds of a real server, in windows of ten minutes: small, but made like any other.
 fn arguments(store: &Path, more: &[&str]) -> MakeArguments {
     let recording = repository().join("tests/untimed/tests/unchanged/recordings/sampled.dbt");
     let typed = ["fleet", "make", text(&recording), "--store", text(store)];
@@ -62,7 +62,7 @@ fn reports_of_the_fleet_are_the_sum_of_what_was_made() {
     let of_host = |host: &str| total_ns(&report(store, &["--host", host]));
     let by_host: Vec<u64> = hosts.iter().map(|host| of_host(host)).collect();
     assert_eq!(by_host.iter().sum::<u64>(), made.ns);
-    // No two hosts spend the same.
+    // No two hosts have the same amount.
     assert_eq!(by_host.iter().collect::<BTreeSet<_>>().len(), 3);
     let hours = [
         ("2026-10-01T00:00:00Z", "2026-10-01T01:00:00Z"),

@@ -1,9 +1,8 @@
-//! The account of a session in the exact tier: the kernel's programs say how long it was in every wait event and state;
-//! samples only add the stacks.
+//! Accounts for a session's time in the exact tier: the BPF programs measure the time in every wait event and state; samples
+//! only add the stacks.
 //!
-//! What remains to be split by samples is the mode of the time on a CPU: outside of system calls it is user code, but for
-//! page faults and interrupts. Where system calls are not traced, all time on a CPU is split by samples, as in the
-//! sampled tier.
+//! Samples still have to split CPU time by mode: outside of system calls it is user code, except for page faults and
+//! interrupts. Where system calls are not traced, all CPU time is split by samples, as in the sampled tier.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -31,21 +30,21 @@ struct Sum {
 #[derive(Debug, Clone)]
 pub(crate) struct ExactAccount {
     last: Totals,
-    /// What has been handed on so far.
+    /// What has been reported so far.
     reported: BTreeMap<Key, Sum>,
     /// See [`ExactSums::epoch`].
     epoch: u32,
     cpu_reported: u64,
     /// Samples since the last sums.
     samples: BTreeMap<Key, BTreeMap<Cell, u64>>,
-    /// Time on a CPU of which the kernel does not say the wait event.
+    /// CPU time for which the kernel gives no wait event.
     cpu: Pending,
-    /// Time on a CPU outside of system calls, by wait event.
+    /// CPU time outside of system calls, by wait event.
     outside: BTreeMap<Doing, Pending>,
 }
 
 impl ExactAccount {
-    /// Opens the account at a moment. `sums` is what the kernel counted before, which does not matter.
+    /// Opens the account at a moment. `sums`: what the kernel counted before, which is not reported.
     pub(crate) fn open(totals: Totals, sums: &ExactSums) -> ExactAccount {
         let mut account = ExactAccount {
             last: totals,
@@ -65,7 +64,7 @@ impl ExactAccount {
         self.last
     }
 
-    /// Adds samples that found the session in this cell. A dead task is in no state and takes no time.
+    /// Adds samples that found the session in this cell. A dead task has no state and uses no time.
     pub(crate) fn sample(&mut self, cell: Cell, in_call: bool, count: u64) {
         let state = match (cell.state.group(), cell.state) {
             (None, _) => return,
@@ -96,7 +95,7 @@ impl ExactAccount {
         let mut shares = Vec::new();
         let mut samples = std::mem::take(&mut self.samples);
         let (cpu, cells) = self.growth_of(sums);
-        // Without system calls the kernel's sums do not tell calls from what is outside of them.
+        // Without system call tracing, the kernel's sums do not separate time in calls from time outside of them.
         if sums.cpu_ns > 0 {
             for (&(_, state), found) in &samples {
                 if matches!(state, ExactState::Outside | ExactState::Call) {
@@ -116,7 +115,7 @@ impl ExactAccount {
         for ((doing, state), found) in samples {
             match state {
                 ExactState::Outside => self.outside.entry(doing).or_default().add(&found),
-                // Seen, but for less than the sums can tell: kept, without time.
+                // Sampled, but too briefly to show in the sums: kept, without time.
                 _ => exact((doing, state), Sum::default(), &found, &mut shares),
             }
         }
@@ -136,7 +135,7 @@ impl ExactAccount {
         (growth, shares)
     }
 
-    /// Ends an account whose last sums never came: what is pending is handed on, nothing is added.
+    /// Closes an account whose last sums never arrived: reports what is pending, and adds nothing.
     pub(crate) fn abandon(&mut self) -> Vec<Share> {
         let sums = ExactSums {
             cpu_ns: self.cpu_reported,
@@ -146,15 +145,16 @@ impl ExactAccount {
         self.advance(self.last, &sums, true).1
     }
 
-    /// False for sums that were read before those that were taken last: all that is in them is known.
+    /// False for sums that were read before the last ones accounted for: they contain nothing new.
     pub(crate) fn is_news(&self, totals: Totals, sums: &ExactSums) -> bool {
         totals.now >= self.last.now && sums.epoch >= self.epoch
     }
 
-    /// What is to be handed on: time on a CPU of unknown wait, and of every cell. Together that is what the sums have grown by.
+    /// The growth to report: CPU time with an unknown wait event, and the time of every cell. Together they are what the sums
+    /// have grown by.
     ///
-    /// The interval that was open when they were read before may have ended otherwise than it looked then: another cell has its
-    /// time. What is handed on stays where it is, and is kept back from what has grown most.
+    /// The interval that was open at the previous read may have ended as something else, with its time in another cell. What
+    /// has been reported stays where it is, and is deducted from whatever has grown most.
     fn growth_of(&mut self, sums: &ExactSums) -> (u64, Vec<(Key, Sum)>) {
         if sums.epoch > self.epoch {
             self.epoch = sums.epoch;
@@ -204,7 +204,7 @@ impl ExactAccount {
     }
 }
 
-/// An exact cell: its time is known, samples say at which stacks it was spent.
+/// An exact cell: its time is known, and samples say in which stacks it was spent.
 fn exact(key: Key, sum: Sum, samples: &BTreeMap<Cell, u64>, shares: &mut Vec<Share>) {
     let first = shares.len();
     if samples.is_empty() {
@@ -224,7 +224,7 @@ fn exact(key: Key, sum: Sum, samples: &BTreeMap<Cell, u64>, shares: &mut Vec<Sha
     shares[first].count = sum.count;
 }
 
-/// A cell of which no stack is known.
+/// A cell without a known stack.
 fn unsplit(((wait, executing), state): Key) -> Cell {
     Cell {
         wait,
@@ -294,7 +294,7 @@ mod tests {
         };
         assert_eq!(found(cell(7, State::Disk, 1)), (100, 1, 5));
         assert_eq!(found(cell(7, State::Disk, 2)), (300, 3, 0));
-        // Without a sample nobody knows for which request it was.
+        // Without a sample, nobody knows which request it was for.
         let unsampled = Cell {
             comment: comment::UNKNOWN,
             ..cell(7, State::Kernel, 0)

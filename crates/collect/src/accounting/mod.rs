@@ -1,9 +1,9 @@
 //! Splits a session's exact times by its samples, so that every second's rows sum to the time that passed. Nothing is
 //! ever dropped or invented.
 //!
-//! In the sampled tier the kernel says exactly how long the session was on a CPU and in the run queue; the remainder was
-//! blocked; samples say in which wait event, mode and stack. In the exact tier the kernel's programs say the wait events
-//! and states too; samples add the stacks.
+//! In the sampled tier the kernel gives the exact time on a CPU and in the run queue, and the rest was blocked; samples
+//! say in which wait event, mode and stack. In the exact tier the BPF programs give the wait events and states too;
+//! samples add the stacks.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(crate) enum RawWait {
     NotSampled,
 }
 
-/// What is equal for all samples of a row.
+/// What all samples of a row have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Cell {
     pub(crate) wait: RawWait,
@@ -44,7 +44,7 @@ pub(crate) struct Cell {
     pub(crate) state: State,
     pub(crate) kernel_stack: StackId,
     pub(crate) user_stack: StackId,
-    /// The internal locks that it has.
+    /// The internal locks that the session holds.
     pub(crate) held: HeldId,
     /// See [`dbtime_model::ActivityRow::comment`].
     pub(crate) comment: u64,
@@ -77,20 +77,20 @@ pub(crate) struct Growth {
     pub(crate) run_queue: u64,
 }
 
-/// What an account hands on of the time since the last totals, and of time before that it had kept back.
+/// What an account reports of the time since the last totals, and of earlier time that it had held back.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Advance {
     pub(crate) growth: Growth,
-    /// Each with a moment of its interval, CLOCK_MONOTONIC.
+    /// Each with a point in time within its interval, CLOCK_MONOTONIC.
     pub(crate) shares: Vec<(u64, Share)>,
-    /// What the session's own samples cannot split: it was too short.
+    /// Time that the session's own samples cannot split: there was too little of it.
     pub(crate) unsplit: Vec<Unsplit>,
 }
 
 /// A part of a total, to be split by the samples of many sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unsplit {
-    /// A moment of its interval, CLOCK_MONOTONIC.
+    /// A point in time within its interval, CLOCK_MONOTONIC.
     pub(crate) at: u64,
     pub(crate) group: StateGroup,
     pub(crate) ns: u64,
@@ -135,7 +135,7 @@ impl Account {
         }
     }
 
-    /// Adds samples that found the session in this cell. A dead task is in no state and takes no time.
+    /// Adds samples that found the session in this cell. A dead task has no state and uses no time.
     pub(crate) fn sample(&mut self, cell: Cell, in_call: bool, count: u64) {
         match self {
             Account::Sampled(account) => account.sample(cell, count),
@@ -143,8 +143,8 @@ impl Account {
         }
     }
 
-    /// Accounts for the time since the last totals; none when the sums could not be read this time: the next ones have
-    /// all that is missing. `ended` closes the account: nothing stays pending.
+    /// Accounts for the time since the last totals. None if the sums could not be read this time: the next ones will
+    /// cover it. `ended` closes the account: nothing stays pending.
     pub(crate) fn advance(
         &mut self,
         totals: Totals,
@@ -182,7 +182,7 @@ impl Pending {
         }
     }
 
-    /// Splits the time, or lets it wait for a sample, or gives it up to `unsampled`.
+    /// Splits the time, lets it wait for a sample, or books it as `unsampled`.
     fn settle(&mut self, ns: u64, elapsed: u64, last: bool, unsampled: Cell, shares: &mut Vec<Share>) {
         self.ns += ns;
         if self.ns > 0 && !self.samples.is_empty() {
@@ -201,7 +201,7 @@ impl Pending {
                     fidelity: Fidelity::Exact,
                 });
             }
-            // Samples of a state for which the kernel counted no time: they are kept, with none.
+            // Samples of a state for which the kernel counted no time are kept, with none.
             split(0, &self.samples, shares);
         }
         *self = Pending::default();
@@ -231,7 +231,7 @@ fn not_sampled(group: StateGroup) -> Cell {
     let state = match group {
         StateGroup::OnCpu => State::Cpu,
         StateGroup::RunQueue => State::Runnable,
-        // On disk or asleep: it was not sampled.
+        // On disk or asleep: no sample says which.
         StateGroup::Blocked => State::Unknown,
     };
     Cell {

@@ -1,14 +1,15 @@
-//! Totals of sessions that were too short to be sampled each, split by the samples of all of their kind.
+//! Splits the totals of sessions that were too short to be sampled individually by the samples of all sessions of their
+//! kind.
 //!
-//! A sample falls on a session in proportion to its time. So of all short sessions of a kind that ran in the same second,
-//! every sample stands for the same time: their exact total by the number of their samples. This is the usual ratio
-//! estimate, and it has no bias as long as a session is not let into the pool, or kept out of it, because of its samples
-//! (`SampledAccount` decides by length alone). Where sampled sessions kept their whole total instead, one of 50 ms
-//! would count 100 times as much as one of 5 ms: it is hit ten times as often, and each time with ten times the time.
+//! A session is hit by samples in proportion to its time. So among all short sessions of a kind that ran in the same
+//! second, every sample stands for the same time: their exact total divided by the number of their samples. This is the
+//! usual ratio estimate; it is unbiased as long as samples do not decide whether a session gets into the pool
+//! (`SampledAccount` decides by length alone). If sampled sessions kept their whole total instead, one of 50 ms would count
+//! 100 times as much as one of 5 ms: it is hit ten times as often, and each time with ten times the time.
 //!
-//! Each session keeps its exact total. It gets the time of its own samples first, as far as its total reaches; what is left
-//! of totals is given what is left of samples, in order, and marked: that tells what sessions of this kind did, not what
-//! this one did. Rows stay few by it: at most one for each session, each distinct place, and each sample.
+//! Each session keeps its exact total. It gets the time of its own samples first, up to its total; the rest of the totals
+//! is then filled, in order, with the time left over from the samples, and marked: it says what sessions of this kind did,
+//! not what this one did. That keeps the rows few: at most one for each session, each distinct place, and each sample.
 
 use std::collections::BTreeMap;
 
@@ -21,12 +22,12 @@ use super::sampled::SHORT_NS;
 use super::{PATIENCE_NS, not_sampled};
 use crate::held_locks::{HeldId, HeldLocks};
 
-/// The totals of a second are split so much later: by then every session that was short in it has ended, and the last
-/// events of the kernel have come.
+/// Delay from the start of a second until its totals are split: by then every session that was short in it has ended, and
+/// the kernel's last events have arrived.
 const SETTLED_AFTER_NS: u64 = 1_000_000_000 + SHORT_NS + 500_000_000;
 const SECOND_US: i64 = 1_000_000;
 
-/// Sessions that are alike.
+/// What makes sessions alike.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Kind {
     pub(crate) backend_type: BackendType,
@@ -34,7 +35,7 @@ pub(crate) struct Kind {
     pub(crate) database: String,
 }
 
-/// What a session was found doing: what is equal for all time of a row.
+/// What a session was found doing; the same for all time of a row.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Spent {
     pub(crate) wait: Wait,
@@ -49,7 +50,7 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
-    /// The row of a second without any time in it yet.
+    /// The row for a second, with no time in it yet.
     pub(crate) fn row(&self, time: i64, session: SessionId) -> ActivityRow {
         ActivityRow {
             time,
@@ -97,7 +98,7 @@ struct Piece {
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     totals: BTreeMap<(i64, StateGroup, Kind), Vec<Entry>>,
-    /// A total stays in its second, if there is a sample of its kind or not.
+    /// A total stays in its second, whether or not there is a sample of its kind.
     at_once: bool,
 }
 
@@ -128,12 +129,12 @@ impl Pool {
         });
     }
 
-    /// Splits the totals of all seconds that can be complete at this moment (microseconds since the Unix epoch).
+    /// Splits the totals of all seconds that are complete by this time (microseconds since the Unix epoch).
     pub(crate) fn settle(&mut self, now_us: i64, rows: &mut Rows, held: &HeldLocks) -> u64 {
         self.settle_before(now_us - (SETTLED_AFTER_NS / 1_000) as i64 + SECOND_US, rows, held)
     }
 
-    /// The first second whose totals still wait, microseconds since the Unix epoch.
+    /// The first second whose totals are still waiting, microseconds since the Unix epoch.
     pub(crate) fn first_us(&self) -> Option<i64> {
         self.totals.keys().next().map(|(second, ..)| *second)
     }
@@ -143,7 +144,7 @@ impl Pool {
         self.settle_before(i64::MAX, rows, held)
     }
 
-    /// Returns the samples that the rows rest on.
+    /// Returns the number of samples behind the rows.
     fn settle_before(&mut self, before_us: i64, rows: &mut Rows, held: &HeldLocks) -> u64 {
         let mut samples = 0;
         while let Some(first) = self.totals.first_entry() {
@@ -152,7 +153,7 @@ impl Pool {
             }
             let ((second_us, group, kind), mut entries) = first.remove_entry();
             if entries.iter().all(|entry| entry.samples.is_empty()) {
-                // They wait for the samples of their kind in a later second, within limits.
+                // They wait for samples of their kind in a later second, up to a limit.
                 let patience_us = (PATIENCE_NS / 1_000) as i64;
                 let next_us = match before_us {
                     _ if self.at_once => None,
@@ -200,7 +201,7 @@ fn row(time: i64, piece: &Piece) -> ActivityRow {
     }
 }
 
-/// The row of a total into whose kind no sample fell.
+/// The row of a total whose kind got no sample.
 fn not_split(entry: &Entry, group: StateGroup) -> ActivityRow {
     let piece = Piece {
         session: entry.session,
@@ -230,7 +231,7 @@ fn not_split(entry: &Entry, group: StateGroup) -> ActivityRow {
 fn divide(entries: &[Entry]) -> Vec<Piece> {
     let total: u64 = entries.iter().map(|entry| entry.ns).sum();
     let count: u64 = entries.iter().flat_map(|entry| entry.samples.values()).sum();
-    // What the samples stand for, one after the other, so that nothing is lost by rounding.
+    // The time that each place's samples stand for, computed cumulatively so that nothing is lost to rounding.
     let mut places: BTreeMap<&Spent, Share> = BTreeMap::new();
     for (spent, &samples) in entries.iter().flat_map(|entry| &entry.samples) {
         places.entry(spent).or_default().samples += samples;
@@ -269,7 +270,7 @@ fn divide(entries: &[Entry]) -> Vec<Piece> {
             });
         }
     }
-    // Both sides have the same left.
+    // The same amount is left on both sides.
     let mut places = places.into_iter().filter(|(_, place)| place.left > 0);
     let mut place = places.next();
     for (entry, mut left) in entries.iter().zip(left) {
@@ -282,7 +283,7 @@ fn divide(entries: &[Entry]) -> Vec<Piece> {
             pieces.push(Piece {
                 session: entry.session,
                 spent: Spent {
-                    // For which request others of its kind worked says nothing of it.
+                    // Which requests others of its kind worked for says nothing about this session.
                     comment: spent.comment.min(comment::UNKNOWN),
                     ..(*spent).clone()
                 },
@@ -305,7 +306,7 @@ struct Share {
     ns: u64,
     /// Of `samples`, those whose sessions have been given their part.
     taken: u64,
-    /// Of `ns`, what no session has got.
+    /// Of `ns`, what no session has got yet.
     left: u64,
 }
 
@@ -371,7 +372,7 @@ mod tests {
         add(&mut pool, 1, "a", 5, 10, &[(7, 1)]);
         add(&mut pool, 2, "a", 5, 30, &[(8, 1)]);
         add(&mut pool, 3, "a", 5, 60, &[]);
-        // Another kind has nothing to do with it.
+        // Another kind does not interfere.
         add(&mut pool, 4, "b", 5, 60, &[(9, 1)]);
         let rows = finish(pool);
         for (place, ns) in [(7, 50), (8, 50), (9, 60)] {
@@ -380,7 +381,7 @@ mod tests {
         for (session, ns) in [(1, 10), (2, 30), (3, 60), (4, 60)] {
             assert_eq!(sum(&rows, |row| row.session == SessionId(session)), ns);
         }
-        // What a session's own samples say of its own time is not pooled.
+        // What a session's own samples say about its own time is not pooled.
         assert_eq!(sum(&rows, |row| !row.pooled), 10 + 30 + 60);
         assert!(rows.iter().all(|row| !row.pooled || row.samples == 0));
     }
@@ -421,7 +422,7 @@ mod tests {
         assert_eq!(rows.activity.len(), 1);
     }
 
-    /// Numbers that look random, the same every time (Knuth's linear congruential generator).
+    /// Pseudorandom numbers, the same in every run (Knuth's linear congruential generator).
     struct Numbers(u64);
 
     impl Numbers {
@@ -436,7 +437,7 @@ mod tests {
 
     #[test]
     fn short_and_long_sessions_of_a_kind_get_what_they_did() {
-        // Two kinds of work that look alike from outside: 5 ms at one place; 50 ms at another. Equally often.
+        // Two kinds of work that look alike from outside: 5 ms at one place and 50 ms at another, equally often.
         const PERIOD: u64 = SECOND_NS / 99;
         let mut numbers = Numbers(1);
         let (mut found, mut true_short, mut all) = (0, 0, 0);
@@ -448,7 +449,7 @@ mod tests {
                 } else {
                     (2, 50_000_000)
                 };
-                // The timer fires at a moment that has nothing to do with the session.
+                // The timer fires independently of the session.
                 let first = numbers.below(PERIOD);
                 let hits = if ns > first {
                     (ns - first).div_ceil(PERIOD)

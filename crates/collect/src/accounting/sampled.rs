@@ -1,12 +1,12 @@
-//! The account of a session in the sampled tier: the kernel's three totals, each split by the samples that fell into it.
+//! Accounts for a session's time in the sampled tier: the kernel's three totals, each split by the samples in it.
 //!
 //! A total without a sample waits for one for a while (a session that uses a millisecond of CPU in a second is rarely hit
 //! in that very second) and is then reported as not sampled.
 //!
-//! A session that lives less than a second may end with a sample or two. Were all of its time given to these, long sessions
-//! would count too much, being hit more often and then with more time. Which totals are too short to be split by their own
-//! samples is therefore decided by their length alone, never by whether a sample fell into them; they are handed on as they
-//! are, with their samples ([`super::Pool`]).
+//! A session that lives less than a second may end with a sample or two. If these got all of its time, long sessions would
+//! count too much: they are hit more often, and each time with more time. Whether a total is too short to be split by its
+//! own samples is therefore decided by its length alone, never by whether a sample fell into it; short ones are passed on
+//! unsplit, with their samples ([`super::Pool`]).
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,7 @@ use crate::seconds::middle;
 
 /// A session that ends at this age may be too short for samples of its own.
 pub(super) const SHORT_NS: u64 = 1_000_000_000;
-/// A total is split by its own samples when at least this many are to be expected: that none falls into it happens once in
-/// 20,000 times.
+/// A total is split by its own samples if at least this many are expected: the chance that it gets none is 1 in 20,000.
 const ENOUGH_SAMPLES: u64 = 10;
 
 const GROUPS: [StateGroup; 3] = [StateGroup::OnCpu, StateGroup::RunQueue, StateGroup::Blocked];
@@ -27,8 +26,8 @@ const GROUPS: [StateGroup; 3] = [StateGroup::OnCpu, StateGroup::RunQueue, StateG
 #[derive(Debug, Clone)]
 pub(crate) struct SampledAccount {
     last: Totals,
-    /// What the kernel booked beyond the time that passed, to be taken off later: its books are brought up to date at
-    /// ticks and switches only, so that one interval may get what belongs to the one before.
+    /// Time that the kernel booked beyond the time that passed, to be deducted later: it updates its counters only at ticks
+    /// and context switches, so that an interval may get what belongs to the one before.
     ahead_on_cpu: u64,
     ahead_run_queue: u64,
     samples: [BTreeMap<Cell, u64>; 3],
@@ -36,7 +35,7 @@ pub(crate) struct SampledAccount {
     young: Option<Young>,
 }
 
-/// A session that may yet end young.
+/// A session that may still turn out to be short.
 #[derive(Debug, Clone)]
 struct Young {
     begin_ns: u64,
@@ -45,7 +44,7 @@ struct Young {
     parts: Vec<Part>,
 }
 
-/// What came in between two totals.
+/// What was added between two totals.
 #[derive(Debug, Clone)]
 struct Part {
     at: u64,
@@ -84,7 +83,7 @@ impl SampledAccount {
         self.last
     }
 
-    /// Adds samples that found the session in this cell. A dead task is in no state and takes no time.
+    /// Adds samples that found the session in this cell. A dead task has no state and uses no time.
     pub(crate) fn sample(&mut self, cell: Cell, count: u64) {
         if count > 0
             && let Some(group) = cell.state.group()
@@ -95,7 +94,7 @@ impl SampledAccount {
 
     /// Accounts for the time since the last totals. `ended` closes the account: nothing stays pending.
     pub(crate) fn advance(&mut self, totals: Totals, ended: bool) -> Advance {
-        // Counters never go back; should the source err, nothing is added rather than wrapped.
+        // Counters never go back; if the source is wrong, nothing is added, instead of wrapping around.
         let growth = Growth {
             elapsed: totals.now.saturating_sub(self.last.now),
             on_cpu: totals.on_cpu.saturating_sub(self.last.on_cpu),
@@ -134,7 +133,7 @@ impl SampledAccount {
         advance
     }
 
-    /// Hands on the totals that are too short for samples of their own, and splits the others.
+    /// Passes on the totals that are too short for samples of their own, and splits the others.
     fn settle_short(&mut self, young: Young, advance: &mut Advance) {
         for group in GROUPS {
             let ns: u64 = young.parts.iter().map(|part| part.ns[group as usize]).sum();
@@ -156,7 +155,7 @@ impl SampledAccount {
         }
     }
 
-    /// Splits totals by their own samples. At the end, what no sample fell into is handed on.
+    /// Splits totals by their own samples. At the end, totals without a sample are passed on unsplit.
     fn settle(
         &mut self,
         groups: impl IntoIterator<Item = StateGroup>,
@@ -225,7 +224,7 @@ mod tests {
         }
     }
 
-    /// What an account hands on at a moment, as shares: what it does not split, without a sample.
+    /// What an account reports at a moment, as shares; what it passes on unsplit is not sampled.
     fn advance(account: &mut SampledAccount, totals: Totals, ended: bool) -> (Growth, Vec<Share>) {
         let advance = account.advance(totals, ended);
         let unsplit = advance.unsplit.into_iter().map(|unsplit| Share {
@@ -271,7 +270,7 @@ mod tests {
         account.sample(cell(9, State::Sleep), 99);
         let (_, shares) = advance(&mut account, at(SECOND, 5, 0), false);
         assert_eq!(shares.iter().map(|s| s.ns).sum::<u64>(), SECOND - 5);
-        // A sample in the next second takes the CPU of both.
+        // A sample in the next second gets the CPU time of both.
         account.sample(cell(1, State::User), 1);
         account.sample(cell(9, State::Sleep), 98);
         let (_, shares) = advance(&mut account, at(2 * SECOND, 10, 0), false);
@@ -279,7 +278,7 @@ mod tests {
             shares.iter().find(|s| s.cell == cell(1, State::User)).unwrap().ns,
             10
         );
-        // None for ten seconds: shown as what it is.
+        // No sample for ten seconds: reported as not sampled.
         let mut unsampled = 0;
         for second in 3..=12 {
             account.sample(cell(9, State::Sleep), 99);
@@ -320,7 +319,7 @@ mod tests {
             let mut account = SampledAccount::begin(at(0, 0, 0), PERIOD);
             account.sample(cell(0, State::User), hits);
             account.sample(cell(1, State::Sleep), 30);
-            // A second begins while it lives: what came before stands in the second before.
+            // A new second begins during its life: what came before belongs to the previous one.
             let first = account.advance(at(400_000_000, 30_000_000, 0), false);
             assert!(first.shares.is_empty() && first.unsplit.is_empty());
             account.sample(cell(1, State::Sleep), 19);
@@ -338,7 +337,7 @@ mod tests {
                     (500_000_000, StateGroup::OnCpu, 10_000_000, 0)
                 ]
             );
-            // It slept long enough to say itself in what.
+            // It slept long enough for its own samples to say in what.
             let shares: Vec<_> = last
                 .shares
                 .iter()

@@ -1,9 +1,9 @@
-//! Latencies of block I/O of the whole host, by device and operation, in intervals.
+//! Block I/O latencies of the whole host, by device and operation, in intervals.
 //!
-//! What is counted is the request: what the block layer sends to a device that has a queue of them. Devices above such
-//! devices (md, device mapper) hand their I/O on and are seen at the bottom only; those that have requests of their own and
-//! still stand on another device (loop, request-based device mapper) are left out unless they are named, because their I/O
-//! would count twice.
+//! The unit is the request: what the block layer sends to a device with a request queue. Devices stacked on such devices
+//! (md, device mapper) pass their I/O on and are only seen at the bottom; those that have requests of their own and still
+//! sit on another device (loop, request-based device mapper) are left out unless named, because their I/O would count
+//! twice.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,16 +15,16 @@ use crate::bpf::{BlockFilter, BlockLosses, BlockPrograms};
 use crate::clock::{Clock, monotonic_ns};
 use crate::{CollectError, devices, privilege, process};
 
-/// Which requests count, and from when on.
+/// Which requests count, and when their latency begins.
 #[derive(Debug, Clone, Default)]
 pub struct BlockOptions {
-    /// Names of disks; empty: all that stand on no other.
+    /// Names of disks; empty: all that are not stacked on another.
     pub devices: Vec<String>,
     /// Empty: all.
     pub operations: Vec<BlockOperation>,
     /// Processes that submit the I/O; empty: all.
     pub pids: Vec<u32>,
-    /// A latency begins when the request comes into the queue, not when it is issued to the device.
+    /// A latency begins when the request enters the queue, not when it is issued to the device.
     pub with_queue: bool,
 }
 
@@ -33,14 +33,14 @@ pub struct BlockLatency {
     programs: BlockPrograms,
     clock: Clock,
     begin_ns: u64,
-    /// Until then.
+    /// Up to `begin_ns`.
     losses: BlockLosses,
     named: Vec<u32>,
     reasons: Vec<String>,
     with_queue: bool,
 }
 
-/// What was done between two moments.
+/// What was done between two points in time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BlockInterval {
     /// Microseconds since the Unix epoch.
@@ -49,15 +49,15 @@ pub struct BlockInterval {
     pub end_us: i64,
     /// Nanoseconds between the two.
     pub elapsed_ns: u64,
-    /// Rows of the kind `block`; `time` is the begin.
+    /// Rows of the kind `block`; `time` is the start of the interval.
     pub rows: Vec<LatencyRow>,
     /// Bytes of the same requests.
     pub volumes: Vec<BlockVolume>,
-    /// Requests by device that stands on another one and was not named: they are in none of the rows.
+    /// Requests of stacked devices that were not named, by device: they are in none of the rows.
     pub left_out: BTreeMap<String, u64>,
-    /// Requests of any disk that were done, but issued before the start of the measurement: they are in none of the rows.
+    /// Requests of any disk that completed, but were issued before the measurement began: they are in none of the rows.
     pub without_begin: u64,
-    /// Requests of any disk that could not be counted: no room, or their end was not seen.
+    /// Requests of any disk that could not be counted: no room, or their completion was not seen.
     pub lost: u64,
 }
 
@@ -76,7 +76,7 @@ impl BlockLatency {
     /// Begins to measure.
     ///
     /// # Errors
-    /// A device or process does not exist, or the kernel does not let anyone measure.
+    /// A device or process does not exist, or the kernel does not allow the measurement.
     pub fn start(options: &BlockOptions) -> Result<BlockLatency, CollectError> {
         let named: Vec<u32> = options
             .devices
@@ -110,15 +110,15 @@ impl BlockLatency {
         &self.reasons
     }
 
-    /// True when latencies begin in the queue: asked for, and known to this kernel.
+    /// True if latencies begin in the queue: asked for, and supported by this kernel.
     pub fn with_queue(&self) -> bool {
         self.with_queue
     }
 
-    /// Ends an interval and begins the next; gives what was done in the one that has ended. Takes some milliseconds.
+    /// Ends an interval and begins the next; returns what was done in the one that has ended. Takes a few milliseconds.
     ///
     /// # Errors
-    /// The kernel refused to hand it over.
+    /// The kernel did not hand over the data.
     pub fn interval(&mut self) -> Result<BlockInterval, CollectError> {
         let end_ns = monotonic_ns();
         self.programs.end_interval()?;
@@ -174,7 +174,7 @@ impl BlockLatency {
         Ok(interval)
     }
 
-    /// Looked up anew in every interval: devices come and go, and their numbers with them.
+    /// Looked up again in every interval: devices come and go, and their numbers with them.
     fn describe(&self, device: u32) -> Device {
         Device {
             name: devices::name(device),
@@ -188,12 +188,12 @@ struct Device {
     is_left_out: bool,
 }
 
-/// Place in [`BlockOperation::ALL`], counted from 1: `enum dbt_operation` of `bpf/dbtime.h`.
+/// Position in [`BlockOperation::ALL`], counted from 1: `enum dbt_operation` of `bpf/dbtime.h`.
 fn number_of(operation: BlockOperation) -> u32 {
     operation as u32 + 1
 }
 
-/// Reverse of [`number_of`].
+/// Inverse of [`number_of`].
 pub(crate) fn operation_of(number: u32) -> BlockOperation {
     BlockOperation::ALL
         .into_iter()
@@ -201,7 +201,7 @@ pub(crate) fn operation_of(number: u32) -> BlockOperation {
         .unwrap_or(BlockOperation::Other)
 }
 
-/// The kernel knows who submitted I/O by process; a thread would never match.
+/// The kernel knows which process submitted I/O, not which thread: a thread's id would never match.
 fn check_process(pid: u32) -> Result<(), CollectError> {
     let status =
         fs::read_to_string(process::path(pid, "status")).map_err(|_| CollectError::NoProcess(pid))?;

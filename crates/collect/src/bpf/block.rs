@@ -1,4 +1,4 @@
-//! Loads and attaches the programs of `bpf/block.bpf.c`; takes out what they have counted.
+//! Loads and attaches the programs of `bpf/block.bpf.c`; reads out what they have counted.
 
 use std::ffi::CString;
 use std::mem::MaybeUninit;
@@ -22,7 +22,7 @@ pub(crate) struct BlockFilter {
     pub(crate) operations: Vec<u32>,
     /// Processes that submit; empty: all.
     pub(crate) pids: Vec<u32>,
-    /// From the queue on, not from the issue to the device.
+    /// Latencies begin in the queue, not at the issue to the device.
     pub(crate) with_queue: bool,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct BlockVolume {
 pub(crate) struct BlockLosses {
     /// No room, or the end was not seen.
     pub(crate) lost: u64,
-    /// Done, but issued before the programs were attached.
+    /// Completed, but issued before the programs were attached.
     pub(crate) without_begin: u64,
 }
 
@@ -70,7 +70,7 @@ impl BlockPrograms {
     /// Loads and attaches. The second value says what this kernel lacks and what that means.
     ///
     /// # Errors
-    /// The kernel refuses what nothing can be measured without: the message has its reason.
+    /// The kernel refuses something essential: the message has its reason.
     pub(crate) fn load(filter: &BlockFilter) -> Result<(BlockPrograms, Vec<String>), CollectError> {
         let failed = refusals("the kernel rejected dbtime's BPF programs");
         for tracepoint in ["block_rq_issue", "block_rq_complete"] {
@@ -168,8 +168,8 @@ impl BlockPrograms {
         Ok((programs, reasons))
     }
 
-    /// From now on the requests that are done count for the next interval. What the programs still add to the one that
-    /// ends here has been added when this returns: some milliseconds.
+    /// From now on, requests that complete count for the next interval. When this returns, after some milliseconds, the programs have added
+    /// all that belongs to the one that ends here.
     ///
     /// # Errors
     /// The kernel refused.
@@ -183,7 +183,7 @@ impl BlockPrograms {
         Ok(())
     }
 
-    /// Takes what was counted in the interval that has ended last.
+    /// Takes what was counted in the interval that ended last.
     ///
     /// # Errors
     /// The kernel refused.
@@ -230,7 +230,7 @@ impl BlockPrograms {
         Ok(volumes)
     }
 
-    /// What could not be counted until now.
+    /// What could not be counted so far.
     ///
     /// # Errors
     /// The kernel refused.
@@ -258,7 +258,7 @@ fn need(tracepoint: &str, without: &str) -> Result<(), CollectError> {
     }
 }
 
-/// True when programs can be attached to the tracepoint by its type.
+/// True if programs can be attached to the tracepoint by its type.
 fn has_tracepoint(name: &str) -> bool {
     let Ok(name) = CString::new(name) else {
         return false;

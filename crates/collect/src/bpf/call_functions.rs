@@ -20,7 +20,7 @@ use crate::CollectError;
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FunctionStep {
-    /// The function of this number was entered.
+    /// The function with this number was entered.
     Entry(u32),
     /// It returned.
     Return(u32),
@@ -60,7 +60,7 @@ impl fmt::Display for Probing<'_> {
     }
 }
 
-/// What keeps a program attached: it is taken out when this is dropped.
+/// Keeps a program attached until it is dropped.
 enum Attached {
     ByLibbpf(#[expect(dead_code, reason = "it ends when it is dropped")] Link),
     ToFunction(#[expect(dead_code, reason = "it ends when it is dropped")] OwnedFd),
@@ -74,8 +74,8 @@ pub(crate) struct CallFunctions {
 }
 
 impl CallFunctions {
-    /// Traces these functions of one task from now on, while it is inside of the first one. Gives the numbers of those that
-    /// cannot be traced, where the kernel takes them one by one.
+    /// Traces these functions of one task from now on, while it is inside the first one. Returns the numbers of those that cannot be
+    /// traced, if the kernel takes them one by one.
     ///
     /// # Errors
     /// The kernel refuses, for example because it has no such function.
@@ -176,7 +176,7 @@ impl CallFunctions {
         Ok((attached, refused))
     }
 
-    /// Takes what has happened since the last time, in its order.
+    /// Takes what has happened since the last call, in order.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -189,7 +189,7 @@ impl CallFunctions {
         self._attached.len()
     }
 
-    /// Steps that were not noted, because there was no room.
+    /// Steps that were lost for lack of room.
     pub(crate) fn lost(&self) -> u64 {
         globals::<bss>(&self.bss).map_or(0, |bss| bss.rows_lost)
     }

@@ -1,4 +1,4 @@
-//! Loads and attaches `bpf/call_samples.bpf.c`: the kernel stack of one task, whenever a timer of its own CPU time fires.
+//! Loads and attaches `bpf/call_samples.bpf.c`: the kernel stack of one task, whenever a timer on its CPU time fires.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, IntoRawFd};
@@ -20,7 +20,7 @@ use crate::CollectError;
 pub(crate) struct CallSample {
     /// CLOCK_MONOTONIC.
     pub(crate) time_ns: u64,
-    /// Addresses in the kernel, leaf first; empty when they could not be read.
+    /// Addresses in the kernel, leaf first; empty if they could not be read.
     pub(crate) frames: Box<[u64]>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct CallSamples {
 }
 
 impl CallSamples {
-    /// Samples the task from now on, whenever it has used so much CPU time more and is in the kernel.
+    /// Samples the task from now on, whenever it has used this much more CPU time and is in the kernel.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -94,7 +94,7 @@ impl CallSamples {
         self.link = None;
     }
 
-    /// Takes the samples since the last time.
+    /// Takes the samples since the last call.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -102,12 +102,12 @@ impl CallSamples {
         self.samples.take()
     }
 
-    /// Samples that were not noted, because there was no room.
+    /// Samples that were lost for lack of room.
     pub(crate) fn lost(&self) -> u64 {
         globals::<bss>(&self.bss).map_or(0, |bss| bss.samples_lost)
     }
 
-    /// Where the kernel has the timer: its tracepoints name it so.
+    /// The kernel's address of the timer, which its tracepoints report.
     pub(crate) fn timer_address(&self) -> u64 {
         self.timer_address
     }

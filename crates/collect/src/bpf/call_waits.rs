@@ -1,4 +1,4 @@
-//! Loads and attaches `bpf/call_waits.bpf.c`: in which wait event and which statement the calls of one task begin.
+//! Loads and attaches `bpf/call_waits.bpf.c`: the wait event and the statement in which calls of one task begin.
 
 use std::mem::MaybeUninit;
 
@@ -21,7 +21,7 @@ pub(crate) struct CallWait {
     pub(crate) time_ns: u64,
     /// Wait event, as the database counts them; `u32::MAX` = it could not be read.
     pub(crate) wait: u32,
-    /// What the session says that it executes.
+    /// What the session reports that it executes.
     pub(crate) executing: Executing,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct CallWaits {
 }
 
 impl CallWaits {
-    /// Notes the calls of this number that the task makes from now on.
+    /// Records the calls with this number that the task makes from now on.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -63,7 +63,7 @@ impl CallWaits {
         })
     }
 
-    /// Takes the calls since the last time.
+    /// Takes the calls recorded since the last time.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -71,7 +71,7 @@ impl CallWaits {
         self.calls.take()
     }
 
-    /// Calls that were not noted, because there was no room.
+    /// Calls that were lost for lack of room.
     pub(crate) fn lost(&self) -> u64 {
         globals::<bss>(&self.bss).map_or(0, |bss| bss.calls_lost)
     }

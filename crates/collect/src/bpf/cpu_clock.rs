@@ -1,4 +1,4 @@
-//! Timers of the kernel that interrupt whatever runs on a CPU, or one task (perf_event, cpu-clock).
+//! Kernel timers that interrupt whatever runs on a CPU, or one task (perf_event, cpu-clock).
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -9,14 +9,14 @@ use perf_event_open_sys::bindings::{
 
 use crate::clock::monotonic_ns;
 
-/// Rates are drawn from so far below the wanted one to as far above it.
+/// Rates are drawn from this fraction below the wanted one to as much above it.
 const SPREAD: f64 = 0.1;
-/// A drawn rate lasts for about so long, from half of it to one and a half times.
+/// A drawn rate lasts about this long: from half of it to one and a half times.
 const LASTS_NS: u64 = 1_000_000_000;
 
-/// The timers of all CPUs. At a fixed rate they could keep step with what a session does: of two functions that it runs in turn,
-/// 5 ms each, 99 samples a second would be in the one and none in the other. So each has a rate of its own, which is drawn anew about
-/// once a second. On average it is the one that is wanted.
+/// The timers of all CPUs. At a fixed rate they could run in step with a session: if it alternates between two functions, 5 ms each, 100
+/// samples a second would all be in the one, and 99 in long runs of the one and then of the other. So each timer has a rate of its own,
+/// redrawn about once a second; on average it is the wanted one.
 pub(crate) struct CpuClocks {
     rate_hz: u32,
     clocks: Vec<CpuClock>,
@@ -54,7 +54,7 @@ impl CpuClocks {
         Ok(timer)
     }
 
-    /// Draws the rates anew that are due (`now`: CLOCK_MONOTONIC, ns). One interrupt for each of these CPUs.
+    /// Redraws the rates that are due (`now`: CLOCK_MONOTONIC, ns), at the cost of one interrupt on each of these CPUs.
     pub(crate) fn draw(&mut self, now: u64) {
         for clock in &mut self.clocks {
             if now < clock.until_ns {
@@ -63,7 +63,7 @@ impl CpuClocks {
             let period_ns = draw_period_ns(self.rate_hz, &mut self.random);
             clock.until_ns = now + LASTS_NS / 2 + self.random.u64(0..LASTS_NS);
             // SAFETY: the descriptor is a perf event's; the number is read through its address, which is what the kernel wants here
-            // (perf_event_open(2)). It fails where the CPU has gone offline, and then there is nothing to draw.
+            // (perf_event_open(2)). It fails if the CPU has gone offline, and then there is nothing to draw.
             unsafe {
                 perf_event_open_sys::ioctls::PERIOD(
                     clock.timer.as_raw_fd(),
@@ -79,7 +79,7 @@ fn draw_period_ns(rate_hz: u32, random: &mut fastrand::Rng) -> u64 {
     (1e9 / (f64::from(rate_hz) * factor)) as u64
 }
 
-/// A timer that fires whenever a task has used this much CPU time, wherever it runs; heard of in the kernel only.
+/// A timer that fires in kernel mode whenever a task has used this much CPU time, wherever it runs.
 ///
 /// # Errors
 /// The task has ended, or the kernel refuses.
@@ -98,7 +98,7 @@ fn timer(period_ns: u64) -> perf_event_attr {
         config: u64::from(PERF_COUNT_SW_CPU_CLOCK),
         ..perf_event_attr::default()
     };
-    // A period, not a frequency: the kernel adapts nothing.
+    // A period, not a frequency: the kernel does not adapt it.
     attr.__bindgen_anon_1.sample_period = period_ns;
     attr
 }
@@ -106,7 +106,7 @@ fn timer(period_ns: u64) -> perf_event_attr {
 /// Opens an event of a task or of a CPU, as perf_event_open(2).
 ///
 /// # Errors
-/// What the kernel says.
+/// As reported by the kernel.
 pub(super) fn open(attr: &mut perf_event_attr, task: i32, cpu: i32) -> io::Result<OwnedFd> {
     let cloexec = libc::c_ulong::from(PERF_FLAG_FD_CLOEXEC);
     // SAFETY: the attribute is initialised and lives through the call.

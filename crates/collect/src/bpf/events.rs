@@ -1,4 +1,4 @@
-//! What the kernel sends, in the order in which it happened.
+//! Events that the BPF programs send, in the order in which they happened.
 
 use std::mem::{offset_of, size_of};
 
@@ -42,7 +42,7 @@ const COUNTED_BLKIO_DELAY: u64 = dbt_counted::COUNTED_BLKIO_DELAY.0 as u64;
 const COMMENT_NOT_READ: u64 = u64::MAX;
 const NOT_READ: u32 = dbt_wait_mark::WAIT_NOT_READ.0;
 
-/// What /proc says of the state of a task.
+/// What /proc says about the state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Listed {
     /// On a CPU or in the run queue.
@@ -57,31 +57,30 @@ pub(crate) struct SampleEvent {
     pub(crate) time_ns: u64,
     /// Number of the pass that found it off CPU.
     pub(crate) pass: u32,
-    /// The 32 bits of the database; none when they could not be read.
+    /// The database's 32-bit wait event; none if it could not be read.
     pub(crate) wait: Option<u32>,
     pub(crate) executing: Executing,
-    /// When its statement began, if that has a comment, which has been told before; 0 = it has none. None: that could not be read.
+    /// When its statement began, if that has a comment, which has been sent before; 0 = it has none. None: that could not be read.
     pub(crate) comment: Option<u64>,
-    /// The internal locks that it has; none when they could not be read.
+    /// The internal locks that it holds; none if they could not be read.
     pub(crate) locks: Option<Vec<RawLock>>,
     /// Raw `__state` of a task that was off CPU; none for one on a CPU.
     pub(crate) off_cpu_state: Option<u32>,
-    /// Where /proc was asked, in place of the above and of what follows on the mode.
+    /// If /proc was read: in place of the above and of what follows about the mode.
     pub(crate) listed: Option<Listed>,
     pub(crate) user_mode: bool,
     /// It went to sleep for block I/O.
     pub(crate) in_iowait: bool,
-    /// It was blocked in this wait event at the moment that was drawn, and had come onto a CPU when it was looked at: what of
-    /// its state is not known.
+    /// It was blocked in this wait event at the drawn moment, and on a CPU by the time it was examined: its state is not known.
     pub(crate) ran_since: bool,
     pub(crate) stack_torn: bool,
-    /// In a system call; known where these are traced.
+    /// In a system call; known if these are traced.
     pub(crate) in_call: bool,
-    /// Passes in which the row before still held.
+    /// Passes in which the previous row still held.
     pub(crate) repeats: u32,
-    /// How far its user stack goes; none where none was taken.
+    /// How far its user stack goes; none if none was taken.
     pub(crate) user_end: Option<StackEnd>,
-    /// An address of the user stack lies in no mapping that the kernel was told of.
+    /// An address of the user stack is in no mapping that the BPF programs know.
     pub(crate) new_code: bool,
     /// Leaf first.
     pub(crate) kernel: Vec<u64>,
@@ -89,7 +88,7 @@ pub(crate) struct SampleEvent {
     pub(crate) user: Vec<u64>,
     /// Functions of a procedural language that the session is in, the innermost first.
     pub(crate) routines: Vec<RawRoutine>,
-    /// The kernel stack where it comes with names, leaf first.
+    /// The kernel stack if it comes with names, leaf first.
     pub(crate) kernel_names: Vec<Frame>,
 }
 
@@ -118,13 +117,13 @@ impl StackEnd {
 /// All time of a session since its account was opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ExactSums {
-    /// On a CPU, where `waits` do not say it.
+    /// Time on a CPU, unless it is in `waits`.
     pub(crate) cpu_ns: u64,
     /// Switches that were not seen.
     pub(crate) missed: u64,
     /// How often `waits` began anew, after all of them had been sent.
     pub(crate) epoch: u32,
-    /// Where the session says so.
+    /// If the session reports them.
     pub(crate) numbers: Option<Numbers>,
     pub(crate) waits: Vec<WaitSums>,
 }
@@ -141,7 +140,7 @@ pub(crate) struct WaitSums {
     pub(crate) count: [u64; ExactState::ALL.len()],
 }
 
-/// By the numbers that the kernel's programs have for them.
+/// With the numbers that the BPF programs use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub(crate) enum ExactState {
@@ -183,7 +182,7 @@ impl ExactState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
     Sample(SampleEvent),
-    /// A second has passed (or, with `ended`, the session has).
+    /// A second has passed, or, with `ended`, the session has ended.
     Totals {
         pid: u32,
         start_ns: u64,
@@ -199,18 +198,18 @@ pub(crate) enum Event {
         /// Exact tier: the sums of its account, unless it is not open yet or could not be read this time.
         sums: Option<Box<ExactSums>>,
     },
-    /// Where it was asked for: comes before the totals of the same moment.
+    /// If requested: comes before the totals of the same moment.
     Counts {
         pid: u32,
         time_ns: u64,
         counts: TaskCounts,
     },
-    /// The text of a statement, which has a comment, as it seems.
+    /// The text of a statement that seems to have a comment.
     Comment {
         pid: u32,
         /// By the database's clock.
         since: u64,
-        /// Begin of a text of which the middle is missing; empty where there is no comment.
+        /// Beginning of a text whose middle is missing; empty if there is no comment.
         begin: Vec<u8>,
         end: Vec<u8>,
         /// The end is the whole text.
@@ -227,7 +226,7 @@ pub(crate) enum Event {
         pid: u32,
         start_ns: u64,
         source: WaitSource,
-        /// The place it has got; none where none was ready.
+        /// The slot that it got; none if none was ready.
         slot: Option<u32>,
     },
 }
@@ -242,14 +241,14 @@ impl Ring<Event> {
     }
 }
 
-/// Reads the C structs from the bytes of one event. What is cut short or of an unknown kind is no event.
+/// Reads the C structs from the bytes of one event; none if it is cut short or of an unknown kind.
 fn decode(bytes: &[u8]) -> Option<Event> {
     let event: dbt_event = read(bytes)?;
     let pid = event.task.pid;
     match event.kind {
         RUNNING | WAITING => {
             let fixed = offset_of!(dbt_sample, frames);
-            // The frames are cut to what is used: the rest of the struct is filled up with zeros.
+            // Only the frames in use are sent: the rest of the struct is filled with zeros.
             let mut whole = [0u8; size_of::<dbt_sample>()];
             whole.get_mut(..bytes.len())?.copy_from_slice(bytes);
             let sample: dbt_sample = read(&whole)?;
@@ -338,7 +337,7 @@ fn decode(bytes: &[u8]) -> Option<Event> {
     }
 }
 
-/// The begin is cut off where there is none.
+/// The beginning is not sent if there is none.
 fn decode_comment(pid: u32, bytes: &[u8]) -> Option<Event> {
     let at = |offset: usize| bytes.get(offset..);
     let number = |offset: usize| read::<u32>(at(offset)?);
@@ -400,7 +399,7 @@ fn locks(locks: &dbt_locks) -> Option<Vec<RawLock>> {
     Some(locks.locks.iter().enumerate().take(count).map(lock).collect())
 }
 
-/// The plan is in the statement yet: [`Plans::tell_apart`](super::plans::Plans::tell_apart).
+/// The plan is still in the statement: [`Plans::tell_apart`](super::plans::Plans::tell_apart).
 fn executing(activity: &dbt_activity) -> Executing {
     Executing {
         statement: activity.statement,
@@ -409,10 +408,10 @@ fn executing(activity: &dbt_activity) -> Executing {
     }
 }
 
-/// The sums behind the totals; none when there are none, or fewer than they say.
+/// The sums after the totals; none if there are none, or fewer than they say.
 fn decode_sums(bytes: &[u8]) -> Option<Box<ExactSums>> {
     let fixed = offset_of!(dbt_sums, waits);
-    // The waits are cut to what is used, so the whole struct is never there.
+    // Only the waits in use are sent, so the struct is never complete.
     let at = |offset: usize| bytes.get(offset..);
     let cpu_ns: u64 = read(at(offset_of!(dbt_sums, cpu_ns))?)?;
     let missed: u64 = read(at(offset_of!(dbt_sums, missed))?)?;

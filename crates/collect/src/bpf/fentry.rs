@@ -1,5 +1,5 @@
-//! Programs that the kernel calls directly at entry (fentry) and exit (fexit) of a function. Such a program belongs to one
-//! function: what was loaded once is loaded again for each.
+//! Programs that the kernel calls directly at entry (fentry) and exit (fexit) of a function. Such a program belongs to one function: once
+//! loaded, it is loaded again for each.
 
 use std::ffi::CStr;
 use std::io;
@@ -12,8 +12,7 @@ use super::kernel_functions::{FunctionType, KernelFunctions};
 
 const LICENSE: &CStr = c"Dual BSD/GPL";
 
-/// Loads a program, which is loaded already, for another function, and attaches it with this number as its cookie.
-/// Dropping what is returned takes it out.
+/// Loads an already loaded program for another function, and attaches it with this number as its cookie. Dropping the result detaches it.
 ///
 /// # Errors
 /// The kernel refuses: it does not allow such programs, or not at this function.
@@ -48,12 +47,12 @@ pub(super) fn attach(
         ..bpf_link_create_opts::default()
     };
     options.__bindgen_anon_1.tracing.cookie = cookie;
-    // The link keeps the program.
+    // The link keeps the program loaded.
     // SAFETY: as above.
     descriptor(unsafe { libbpf_sys::bpf_link_create(loaded.as_raw_fd(), 0, attach_type, &options) })
 }
 
-/// What libbpf gives: a descriptor, or the negative number of an error.
+/// A result of libbpf: a descriptor, or the negative number of an error.
 fn descriptor(given: i32) -> io::Result<OwnedFd> {
     if given < 0 {
         return Err(io::Error::from_raw_os_error(-given));

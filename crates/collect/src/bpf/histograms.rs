@@ -1,6 +1,6 @@
-//! The histograms that sessions have of their own: read through memory shared with the kernel.
+//! The sessions' own histograms, read through memory shared with the kernel.
 //!
-//! They only grow. What is handed on is the growth since the last look.
+//! They only grow. What is passed on is the growth since the last read.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
@@ -19,7 +19,7 @@ pub(crate) struct Histograms {
     memory: NonNull<dbt_histogram>,
     bytes: usize,
     free: MapHandle,
-    /// What was handed on so far, by number. Grows as histograms come into use.
+    /// What was passed on so far, by number. Grows as histograms come into use.
     seen: Vec<Seen>,
     count: usize,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Growth {
     /// Bucket and events in it.
     pub(crate) buckets: Vec<(u16, u64)>,
     pub(crate) sum_ns: u64,
-    /// The longest, when it is longer than all before.
+    /// The longest, if it is longer than all before.
     pub(crate) max_ns: Option<u64>,
 }
 
@@ -79,7 +79,7 @@ impl Histograms {
         Ok(histograms)
     }
 
-    /// Hands on what has been added since the last call.
+    /// Passes on what has been added since the last call.
     pub(crate) fn take(&mut self, mut take: impl FnMut(Growth)) {
         for number in 0..self.count {
             let histogram = self.at(number);
@@ -95,7 +95,7 @@ impl Histograms {
             let count = load(count);
             if number >= self.seen.len() {
                 if count == 0 {
-                    // The kernel takes them in order, but for those given back: nothing lies behind the last one seen.
+                    // The kernel takes them in order, except those given back: nothing follows the last one seen.
                     return;
                 }
                 self.seen.resize_with(number + 1, Seen::default);
@@ -107,7 +107,7 @@ impl Histograms {
             seen.buckets.resize(BUCKETS, 0);
             let mut buckets = Vec::new();
             for (bucket, before) in seen.buckets.iter_mut().enumerate() {
-                // SAFETY: the buckets of a histogram are so many.
+                // SAFETY: a histogram has this many buckets.
                 let now = load_bucket(unsafe { from.add(bucket) });
                 let growth = now.wrapping_sub(*before);
                 if growth > 0 {
@@ -118,8 +118,7 @@ impl Histograms {
             if buckets.is_empty() {
                 continue;
             }
-            // The task may be adding right now: an event whose bucket is there and whose sum is not yet comes with the
-            // next look.
+            // The task may be adding right now: if the bucket of an event is there and its sum is not yet, that comes with the next read.
             let (sum_ns, max_ns) = (load(sum_ns), load(max_ns));
             take(Growth {
                 key: self.key(number),
@@ -135,7 +134,7 @@ impl Histograms {
     /// Frees the histograms of a task that has ended. What was added to them must have been taken.
     ///
     /// # Errors
-    /// The kernel did not take them back: they are lost for other sessions.
+    /// The kernel did not take them back: they are lost to other sessions.
     pub(crate) fn release(&mut self, pid: u32, start_ns: u64) -> io::Result<()> {
         for number in 0..self.seen.len() {
             let key = self.key(number);

@@ -1,5 +1,4 @@
-//! Functions that the kernel describes in its type information (BTF), its modules' included: those that programs can be
-//! attached to by number.
+//! Functions described in the type information (BTF) of the kernel and its modules: those that programs can be attached to by number.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -11,7 +10,7 @@ use libbpf_rs::query::BtfInfoIter;
 
 use crate::CollectError;
 
-/// Name of the kernel's own among those of its modules.
+/// Name of the kernel's own type information, among that of its modules.
 const KERNEL: &str = "vmlinux";
 
 /// Where a function is described.
@@ -23,7 +22,7 @@ pub(crate) struct FunctionType {
     pub(super) module: Option<usize>,
 }
 
-/// All of them by name. A name that is there twice cannot be meant, and is not there.
+/// All of them by name. A name that occurs twice is ambiguous, and left out.
 #[derive(Debug)]
 pub(crate) struct KernelFunctions {
     by_name: HashMap<String, Option<FunctionType>>,
@@ -41,7 +40,7 @@ impl Drop for Types {
 }
 
 impl Types {
-    /// Reads what the kernel gave; of a module with what it is based on, which must live longer.
+    /// Reads what the kernel gave; for a module, with what it is based on, which must live longer.
     fn read(bytes: &[u8], base: Option<&Types>) -> Option<Types> {
         let size = u32::try_from(bytes.len()).ok()?;
         let base = base.map_or(null_mut(), |base| base.0.as_ptr());
@@ -74,7 +73,7 @@ impl KernelFunctions {
     /// Reads them from the kernel.
     ///
     /// # Errors
-    /// It has no type information, or does not give it.
+    /// It has no type information, or does not hand it out.
     pub(crate) fn read() -> Result<KernelFunctions, CollectError> {
         let mut functions = KernelFunctions {
             by_name: HashMap::new(),
@@ -82,17 +81,17 @@ impl KernelFunctions {
         };
         let missing =
             || CollectError::Kernel("the kernel has no type information for its functions".to_string());
-        // The kernel's own is the first: modules are based on it.
+        // The kernel's own comes first: modules are based on it.
         let mut all = BtfInfoIter::default();
         let own = all.find(|info| info.name == KERNEL).ok_or_else(missing)?;
         let own = Types::read(&own.btf, None).ok_or_else(missing)?;
         functions.add(&own, 1, None);
         for info in all {
-            // What programs brought along has no name.
+            // The type information of BPF programs has no name.
             if info.name.is_empty() {
                 continue;
             }
-            // A module that goes away meanwhile takes its functions along.
+            // A module that is unloaded meanwhile is left out.
             if let (Some(types), Some(module)) = (Types::read(&info.btf, Some(&own)), open(info.id)) {
                 functions.modules.push(module);
                 functions.add(&types, own.count(), Some(functions.modules.len() - 1));
@@ -117,7 +116,7 @@ impl KernelFunctions {
         self.by_name.get(name).copied().flatten()
     }
 
-    /// What the kernel wants to know of the module: 0 = its own.
+    /// The descriptor that the kernel expects for the module: 0 = its own.
     pub(super) fn module(&self, function: FunctionType) -> RawFd {
         function
             .module

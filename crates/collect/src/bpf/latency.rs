@@ -25,7 +25,7 @@ pub(crate) mod latency_kind {
     pub(crate) const COMMAND: u8 = dbt_latency_kind::LATENCY_COMMAND.0 as u8;
 }
 
-/// Where what was read came from.
+/// Where the data that was read came from.
 pub(crate) mod read_source {
     use crate::bpf::recorder::types::dbt_read_source;
 
@@ -38,8 +38,8 @@ pub(crate) mod read_source {
 /// Keys and values taken by one call. The kernel wants room for all keys that share a hash.
 const BATCH: usize = 4096;
 
-/// The two maps of `bpf/latency.bpf.h`, of which one is filled while the other is emptied. `K` and `V` are the types
-/// that the skeleton has for `struct dbt_latency_key` and `struct dbt_latency`.
+/// The two maps of `bpf/latency.bpf.h`, one of which is filled while the other is emptied. `K` and `V` are the types that the skeleton has
+/// for `struct dbt_latency_key` and `struct dbt_latency`.
 pub(crate) struct LatencyMaps<K, V> {
     even: MapHandle,
     odd: MapHandle,
@@ -59,14 +59,14 @@ impl<K: Copy + Default, V: Copy + Default> LatencyMaps<K, V> {
         }
     }
 
-    /// Takes away all that was added while the epoch was `epoch`. No program may be filling that map any longer: call it
-    /// at least some milliseconds after the epoch was counted up.
+    /// Removes all that was added while the epoch was `epoch`. No program may still be filling that map: call it at least some milliseconds
+    /// after the epoch was incremented.
     ///
     /// # Errors
     /// The kernel refused; what was taken until then has been handed over.
     pub(crate) fn take(&mut self, epoch: u64, mut take: impl FnMut(K, V)) -> std::io::Result<()> {
         let map = if epoch & 1 == 1 { &self.odd } else { &self.even };
-        // The kernel's place in the map: it is never looked into. Hash maps use 32 bits.
+        // The kernel's position in the map, opaque to us. Hash maps use 32 bits.
         let mut place = [0u64; 8];
         let mut begun = false;
         loop {
@@ -112,12 +112,12 @@ impl<K: Copy + Default, V: Copy + Default> LatencyMaps<K, V> {
     }
 }
 
-/// Waits until every program that had begun before the call has ended, so that a map it had chosen is not filled any
-/// longer. Takes some milliseconds.
+/// Waits until every program that had begun before the call has ended, so that none still fills a map that it had chosen. Takes some
+/// milliseconds.
 pub(crate) fn wait_for_programs() {
     /// `MEMBARRIER_CMD_GLOBAL` of `linux/membarrier.h`: returns after a grace period of RCU, under which programs run.
     const GLOBAL: libc::c_int = 1;
-    /// Where the kernel does not offer it (CPUs without a tick): no program takes nearly as long.
+    /// If the kernel does not offer it (CPUs without a tick): no program takes nearly as long.
     const LONG_ENOUGH: std::time::Duration = std::time::Duration::from_millis(10);
     // SAFETY: the call takes no pointer.
     if unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) } != 0 {

@@ -1,4 +1,4 @@
-//! Loads and attaches the programs of the sampled tier; finds out by trying what this kernel takes.
+//! Loads and attaches the recorder's programs; finds out by trying what this kernel accepts.
 
 use std::fs;
 use std::io::{self, Read};
@@ -32,17 +32,16 @@ use crate::session::Unused;
 
 /// Sessions that can be recorded at the same time.
 const MAX_SESSIONS: u32 = 16_384;
-/// Places that are ready for sessions to come: what is forked in the time that the recorder takes to hear of it.
+/// Slots kept ready for new sessions: for what is forked in the time that the recorder takes to hear of it.
 pub(crate) const READY_SLOTS: u32 = 64;
 /// Different latencies (session, event, bucket …) in a second that have no histogram; each costs the kernel about 150
 /// bytes, twice.
 const MAX_LATENCIES: u32 = 65_536;
-/// Statements, by how long they took (some 30 for each), of which commands are added up in a second; each costs the kernel about
-/// 1 KB, twice.
+/// Statements, by duration (some 30 for each), whose commands are summed in a second; each costs the kernel about 1 KB, twice.
 const MAX_COMMANDS: u32 = 8_192;
-/// Statements with a plan that are told apart, while a recorder runs; each costs the kernel about 80 bytes.
+/// Statements with a plan that are distinguished while a recorder runs; each costs the kernel about 80 bytes.
 const MAX_PLANNED: u32 = 16_384;
-/// Histograms; each costs the kernel 9.6 KB. Of a session some 60 at most.
+/// Histograms; each costs the kernel 9.6 KB. A session has some 60 at most.
 const MAX_HISTOGRAMS: u32 = 4_096;
 
 /// System calls that read from a file.
@@ -53,8 +52,7 @@ const READS: [libc::c_long; 5] = [
     libc::SYS_preadv,
     libc::SYS_preadv2,
 ];
-/// System calls that a session makes all the time. None of them is made between a process's giving up of its place in
-/// shared memory and its end.
+/// System calls that a session makes all the time. A process makes none of them between giving up its place in shared memory and its end.
 const WORK: [libc::c_long; 16] = [
     libc::SYS_read,
     libc::SYS_pread64,
@@ -73,8 +71,8 @@ const WORK: [libc::c_long; 16] = [
     libc::SYS_fsync,
     libc::SYS_lseek,
 ];
-/// System calls in which a session sleeps until somebody else does something: those that something may follow in the same
-/// wait (a read of what woke it), and those that nothing does.
+/// System calls in which a session sleeps until somebody else does something: those that another call may follow in the same wait (a read
+/// of what woke it), and those that none does.
 const SLEEPS: [libc::c_long; 6] = [
     libc::SYS_epoll_wait,
     libc::SYS_epoll_pwait,
@@ -84,9 +82,9 @@ const SLEEPS: [libc::c_long; 6] = [
     libc::SYS_pselect6,
 ];
 const SLEEPS_AND_ENDS: [libc::c_long; 3] = [libc::SYS_futex, libc::SYS_nanosleep, libc::SYS_clock_nanosleep];
-/// The same, by semaphores that tell a timeout by EAGAIN: the wait goes on.
+/// The same, on semaphores, which report a timeout by EAGAIN: the wait goes on.
 const SLEEPS_WITH_TIMEOUT: [libc::c_long; 2] = [libc::SYS_semop, libc::SYS_semtimedop];
-/// System calls that handlers of signals make.
+/// System calls that signal handlers make.
 const OF_SIGNALS: [libc::c_long; 8] = [
     libc::SYS_rt_sigreturn,
     libc::SYS_rt_sigprocmask,
@@ -97,14 +95,14 @@ const OF_SIGNALS: [libc::c_long; 8] = [
     libc::SYS_gettid,
     libc::SYS_setitimer,
 ];
-/// What an answer to a client is sent with.
+/// Calls that send an answer to a client.
 const SENDS: [libc::c_long; 4] = [
     libc::SYS_sendto,
     libc::SYS_sendmsg,
     libc::SYS_write,
     libc::SYS_writev,
 ];
-/// What a command is received with.
+/// Calls that receive a command.
 const RECEIVES: [libc::c_long; 2] = [libc::SYS_recvfrom, libc::SYS_recvmsg];
 const CALL_READS: u8 = dbt_call_use::CALL_READS.0 as u8;
 const CALL_WORKS: u8 = dbt_call_use::CALL_WORKS.0 as u8;
@@ -115,12 +113,12 @@ const CALL_SENDS: u8 = dbt_call_use::CALL_SENDS.0 as u8;
 const CALL_RECEIVES: u8 = dbt_call_use::CALL_RECEIVES.0 as u8;
 const CALL_CONNECTS: u8 = dbt_call_use::CALL_CONNECTS.0 as u8;
 
-/// How the sampler thread reaches the sessions that do not run.
+/// How the sampler thread reaches the sessions that are not running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SamplerKind {
     /// One program over the list of sessions (bpf_task_from_pid, Linux 6.2).
     PidList,
-    /// An iterator over all tasks of the host (Linux 5.18): dearer where many tasks are not the database's.
+    /// An iterator over all tasks of the host (Linux 5.18): more expensive if many tasks are not the database's.
     Iterator,
 }
 
@@ -167,26 +165,26 @@ pub(crate) struct Programs {
     pub(crate) current_pass: MapHandle,
     bss: MapHandle,
     latency_epoch: MapHandle,
-    /// What user stacks are unwound by; taken by who fills them.
+    /// What user stacks are unwound with; taken by whoever fills them.
     pub(crate) unwind_maps: Option<UnwindMaps>,
-    /// What stands for statements with a plan.
+    /// Numbers for statements with a plan.
     pub(crate) plans: Plans,
-    /// What is read of sessions when they end.
+    /// What is read from sessions when they end.
     counted_sessions: MapHandle,
     others: Others,
     /// What the exact tier measures besides sums.
     pub(crate) latencies: LatencyMaps<dbt_latency_key, dbt_latency>,
     /// What commands did.
     pub(crate) commands: LatencyMaps<dbt_command_key, dbt_command_sums>,
-    /// The same as `latencies`, where a session has a histogram of its own.
+    /// The same as `latencies`, for sessions that have a histogram of their own.
     pub(crate) histograms: Histograms,
     /// What the exact tier's probes cost.
     pub(crate) run_times: RunTimes,
-    /// What interrupts the sessions that run.
+    /// Timers that interrupt the running sessions.
     pub(crate) clocks: CpuClocks,
     /// `sampler_pass`, or a link to `sampler_iterate`.
     pub(crate) pass: PassHandle,
-    /// By what passes are announced, so that a timer notes their moments; or why none does.
+    /// What announces passes, so that a timer notes their moments; or why none does.
     pub(crate) announcements: Result<Announcements, String>,
     _links: Vec<Link>,
 }
@@ -201,29 +199,29 @@ pub(crate) struct Wanted {
     pub(crate) wakers: bool,
     /// What the kernel counts for every task.
     pub(crate) task_counts: bool,
-    /// Comments of the texts of statements.
+    /// Comments in the texts of statements.
     pub(crate) comments: bool,
 }
 
-/// What passes are announced by.
+/// What announces passes.
 pub(crate) struct Announcements {
     pub(crate) program: OwnedFd,
-    /// As long as it is open the timer lives.
+    /// The timer lives as long as this is open.
     _timer: MapHandle,
 }
 
-/// What a pass is started by.
+/// What starts a pass.
 pub(crate) enum PassHandle {
     Program(OwnedFd),
     Iterator(Link),
 }
 
 impl Programs {
-    /// Loads for a rate, and attaches all but the timers.
+    /// Loads the programs and attaches them, with timers of the wanted rate.
     ///
     /// # Errors
-    /// The kernel refuses both engines: the message has its reason. Otherwise the second value says why the first was
-    /// not taken.
+    /// The kernel refuses both engines: the message has its reason. Otherwise the second value says why the first one is not used, if it is
+    /// not.
     pub(crate) fn load(
         wanted: Wanted,
         only: Option<SamplerKind>,
@@ -245,7 +243,7 @@ impl Programs {
         }
     }
 
-    /// With the timer that notes the moments of passes, where they count and the kernel takes it.
+    /// With the timer that notes the moments of passes, if they count and the kernel accepts it.
     fn load_pid_list(wanted: Wanted) -> Result<Programs, CollectError> {
         if wanted.tier != Tier::Sampled {
             return Programs::load_engine(SamplerKind::PidList, wanted, false);
@@ -336,7 +334,7 @@ impl Programs {
             constants.exact = exact;
             constants.text_seed = fastrand::u64(..);
             constants.trace_calls = calls;
-            // A quarter of the latencies is left for what is of no single statement.
+            // A quarter of the latencies is left for those that belong to no single statement.
             for (share, room) in [
                 (dbt_latency_share::SHARE_EVENTS, MAX_LATENCIES / 2),
                 (dbt_latency_share::SHARE_COMMANDS, MAX_LATENCIES / 4),
@@ -383,19 +381,19 @@ impl Programs {
                 .attach()
                 .map_err(|e| failed("sched_waking", e))?,
         ];
-        // Only older kernels need it; where they have no kprobes, the last second of sessions that end is not in their counts.
+        // Only older kernels need it; if they have no kprobes, the counts of sessions that end lack their last second.
         links.extend(skel.progs.on_exit_signals.attach());
         let progs = &skel.progs;
         let mut probes: Vec<(&str, &libbpf_rs::ProgramMut<'_>)> = Vec::new();
         if calls {
-            // A request that is seen to begin must be seen to end, hence completion first; the same with calls.
+            // A request that is seen to begin must be seen to end, hence completion first; the same for calls.
             probes.extend([
                 ("block_rq_complete", &progs.on_block_complete),
                 ("block_rq_merge", &progs.on_block_merge),
                 ("block_rq_requeue", &progs.on_block_requeue),
                 ("block_rq_issue", &progs.on_block_issue),
                 ("block_rq_insert", &progs.on_block_insert),
-                // Which runs in this order: a call's first request is not older than what the call notes of it.
+                // These run in this order: a call's first request is not older than what the call notes of it.
                 ("block_bio_queue", &progs.on_bio),
                 ("block_bio_queue", &progs.on_block_queue),
                 ("sys_exit", &progs.on_return),
@@ -487,7 +485,7 @@ impl Programs {
         Ok(programs)
     }
 
-    /// Makes the timer take this task, and its children too when it is a parent.
+    /// Makes the timer sample this task, and its children too if it is a parent.
     pub(crate) fn add_target(
         &self,
         pid: u32,
@@ -507,7 +505,7 @@ impl Programs {
         put(&self.targets, pid, &target)
     }
 
-    /// Says which address space a target has.
+    /// Sets the address space of a target.
     pub(crate) fn set_space(&self, pid: u32, space: u32) {
         // It may have ended in this very moment: then nothing is written.
         if let Some(target) = self.target(pid) {
@@ -522,14 +520,14 @@ impl Programs {
         look_up(&self.targets, pid)
     }
 
-    /// The task is no target any longer.
+    /// The task is no longer a target.
     pub(crate) fn remove_target(&self, pid: u32) {
-        // It is gone already when the kernel saw its exit.
+        // It is already gone if the kernel saw its exit.
         let _ = self.targets.delete(&pid.to_ne_bytes());
         let _ = self.counted_sessions.delete(&pid.to_ne_bytes());
     }
 
-    /// Makes the sampler take this task, or empties the slot.
+    /// Makes the sampler visit this task, or empties the slot.
     pub(crate) fn set_slot(
         &self,
         index: u32,
@@ -570,8 +568,8 @@ impl Programs {
         MAX_SESSIONS
     }
 
-    /// What the sampler has counted in a slot since the last totals, for a session that has ended and will not be
-    /// visited again: passes that found it unchanged, and those of no use.
+    /// What the sampler has counted in a slot since the last totals, for a session that has ended and will not be visited again: passes
+    /// that found it unchanged, and unusable ones.
     pub(crate) fn read_slot(&self, index: u32) -> (u32, Unused) {
         let Some(slot) = look_up::<dbt_slot>(&self.slots, index) else {
             return (0, Unused::default());
@@ -587,7 +585,7 @@ impl Programs {
         )
     }
 
-    /// Says what the waits of the database are like.
+    /// Sets the traits of the database's waits.
     pub(crate) fn set_waits(&self, waits: &WaitTraits) -> Result<(), CollectError> {
         let mask = |classes: &[u8]| classes.iter().fold(0, |mask, class| mask | 1 << class);
         let mut config = dbt_config {
@@ -606,35 +604,35 @@ impl Programs {
         put(&self.configuration, 0, &config)
     }
 
-    /// Which of the two maps of latencies is filled from now on.
+    /// Sets which of the two maps of latencies is filled from now on.
     pub(crate) fn set_latency_epoch(&self, epoch: u64) -> Result<(), CollectError> {
         self.latency_epoch
             .update(&0u32.to_ne_bytes(), &epoch.to_ne_bytes(), MapFlags::ANY)
             .map_err(|e| CollectError::Kernel(format!("BPF map of the epoch: {e}")))
     }
 
-    /// Has the kernel read, when this session ends, the number at this address of its memory.
+    /// Makes the kernel read the number at this address of the session's memory when the session ends.
     pub(crate) fn read_at_end(&self, pid: u32, address: u64) {
         let counter = dbt_counter {
             address,
             ..dbt_counter::default()
         };
-        // Without it, what the session did after the last look is missing.
+        // Without it, what the session did after the last read is missing.
         let _ = put(&self.counted_sessions, pid, &counter);
     }
 
-    /// What stood there when the session ended. None: nobody has asked for it, or it could not be read.
+    /// What was there when the session ended. None: it was not requested, or it could not be read.
     pub(crate) fn number_at_end(&self, pid: u32) -> Option<u32> {
         let counter: dbt_counter = look_up(&self.counted_sessions, pid)?;
         (counter.has_ended != 0).then_some(counter.last)
     }
 
-    /// Samples of processes that are no targets since the last call, by name.
+    /// Samples since the last call of processes that are not targets, by name.
     pub(crate) fn take_others(&self) -> Vec<(String, u64)> {
         self.others.take()
     }
 
-    /// What found no room in the kernel so far.
+    /// What the kernel had no room for so far.
     pub(crate) fn losses(&self) -> Losses {
         self.read_bss().map_or(Losses::default(), |bss| Losses {
             events: bss.lost,
@@ -644,7 +642,8 @@ impl Programs {
         })
     }
 
-    /// What the programs cost so far: the timer's samples of targets and what was noted of moments, all of them, and those probes that were looked at.
+    /// What the programs have cost so far: all of the timer's samples of targets and notes of moments, and the probes' runs that were
+    /// measured.
     pub(crate) fn costs(&self) -> Vec<ProgramCost> {
         let counted = self.read_bss().map_or_else(Vec::new, |bss| {
             vec![
@@ -675,7 +674,7 @@ impl Plain for dbt_slot {}
 impl Plain for dbt_target {}
 impl Plain for dbt_wait_source {}
 
-/// What found no room in the kernel.
+/// What the kernel had no room for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Losses {
     /// Events: user space was too slow.
@@ -684,7 +683,7 @@ pub(crate) struct Losses {
     pub(crate) sessions: u64,
     /// Single latencies.
     pub(crate) latencies: u64,
-    /// Statements that were seen with a plan, each time.
+    /// Statements seen with a plan, each time.
     pub(crate) plans: u64,
 }
 
@@ -726,7 +725,7 @@ pub(super) fn attach_iterator(program: &libbpf_rs::ProgramMut<'_>) -> libbpf_rs:
     }
 }
 
-/// Lets the program of an iterator look at everything once.
+/// Runs the program of an iterator over everything once.
 pub(super) fn run_iterator(link: &impl AsFd) -> io::Result<()> {
     // SAFETY: the link's descriptor is open while it is borrowed.
     let fd: RawFd = unsafe { libbpf_sys::bpf_iter_create(link.as_fd().as_raw_fd()) };

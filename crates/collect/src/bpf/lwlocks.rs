@@ -1,4 +1,4 @@
-//! Loads and attaches `bpf/lwlocks.bpf.c`: every use of the internal locks of one server, added up in the kernel.
+//! Loads and attaches `bpf/lwlocks.bpf.c`: every use of the internal locks of one server, summed in the kernel.
 
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -25,11 +25,11 @@ use crate::held_locks::RawPage;
 use crate::postgres::LockFunctions;
 use crate::probed_code;
 
-/// Gets and releases of a measurement of what one costs, and measurements of which the middle one counts.
+/// Gets and releases per measurement of their cost, and measurements, of which the median counts.
 const CALLS: u32 = 500;
 const MEASUREMENTS: usize = 11;
 
-/// Whose uses of a lock are one sum, and of which lock.
+/// Which uses of which lock are summed together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct LockUseKey {
     pub(crate) pid: u32,
@@ -37,16 +37,16 @@ pub(crate) struct LockUseKey {
     pub(crate) start_ns: u64,
     /// What the lock is, as the database numbers it.
     pub(crate) kind: u16,
-    /// Where it lies; 0 = all of its kind, for want of room.
+    /// Its address; 0 = all of its kind, for lack of room.
     pub(crate) address: u64,
-    /// Of which page it is; none: of none, or not known.
+    /// The page that it is for; none: for none, or not known.
     pub(crate) page: Option<RawPage>,
     pub(crate) exclusive: bool,
-    /// Return address of who asked for it; 0 = not told apart.
+    /// Return address of the call that requested it; 0 = not distinguished.
     pub(crate) caller: u64,
-    /// That of who called that one; 0 = not known.
+    /// Return address of the function that made that call; 0 = not known.
     pub(crate) outer: u64,
-    /// That was executed when it was asked for; 0 = not known, or not told apart.
+    /// The statement that was executing when it was requested; 0 = not known, or not distinguished.
     pub(crate) statement: u64,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct LockUseKey {
 pub(crate) struct LockUseLosses {
     /// Uses for which there was no room.
     pub(crate) lost: u64,
-    /// Locks given back whose taking was not seen.
+    /// Locks released whose acquisition was not seen.
     pub(crate) without_get: u64,
     /// Holds whose end is not known, of sessions with more locks than are kept.
     pub(crate) holds_without_room: u64,
@@ -70,7 +70,7 @@ const NEVER: dbt_lock_window = dbt_lock_window {
     only: 0,
 };
 
-/// The attached probes; dropping it takes them out of the server.
+/// The attached probes; dropping it removes them from the server.
 pub(crate) struct LockProbes {
     /// What counts: the only copy that is written.
     window: dbt_lock_window,
@@ -83,7 +83,7 @@ pub(crate) struct LockProbes {
     links: Vec<Link>,
     /// See [`LockProbes::hit_ns`].
     hit_ns: u64,
-    /// When they were measured.
+    /// Hits of that measurement.
     hits_before: u64,
 }
 
@@ -93,8 +93,8 @@ impl Plain for dbt_wait_source {}
 impl MapValue for dbt_lock_window {}
 
 impl LockProbes {
-    /// Puts probes into the executable of a server: the first process of it, the one session that counts (none: all), where its functions
-    /// are, and where its sessions say what they execute. Nothing counts yet.
+    /// Puts probes into the executable of a server: its first process, the one session that counts (none: all), where its functions are,
+    /// and where its sessions report what they execute. Nothing counts yet.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -165,13 +165,13 @@ impl LockProbes {
         Ok(probes)
     }
 
-    /// What a hit costs: the server's part of it and the program's, by gets and releases of dbtime's own that do nothing else.
+    /// What a hit costs, the server's part and the program's, measured on gets and releases of dbtime's own that do nothing else.
     fn measure(
         &mut self,
         attach: impl FnOnce(probed_code::Places) -> Result<Vec<Link>, CollectError>,
     ) -> Result<u64, CollectError> {
         let places = probed_code::places()?;
-        // Of the CPU: what else is busy on this host is not its cost.
+        // CPU time: other load on this host is not its cost.
         let time = || {
             let begin = thread_cpu_ns();
             (0..CALLS).for_each(|_| probed_code::get_and_release());
@@ -183,7 +183,7 @@ impl LockProbes {
             times[MEASUREMENTS / 2]
         };
         let without = middle();
-        // Its own uses count, so that they cost what those of the server do.
+        // Its own uses count, so that they cost as much as those of the server.
         self.window.server = std::process::id();
         self.set_window(0, u64::MAX)?;
         let links = attach(places)?;
@@ -195,7 +195,7 @@ impl LockProbes {
         Ok(with.saturating_sub(without) / LockUses::HITS_OF_A_USE)
     }
 
-    /// What is used from the one moment to the other counts, CLOCK_MONOTONIC.
+    /// Uses between these moments count, CLOCK_MONOTONIC.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -210,7 +210,7 @@ impl LockProbes {
             .map_err(|e| CollectError::Kernel(format!("BPF map of the time that counts: {e}")))
     }
 
-    /// Hands over what was counted since the last time. Takes some milliseconds.
+    /// Hands over what was counted since the last call. Takes some milliseconds.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -226,13 +226,13 @@ impl LockProbes {
         Ok(())
     }
 
-    /// Takes the probes out of the server. What sessions have then can be asked for.
+    /// Removes the probes from the server. After that, what sessions still hold can be taken.
     pub(crate) fn detach(&mut self) {
         self.links.clear();
         wait_for_programs();
     }
 
-    /// Once the probes are out: hands over what a session still has, or waits for, up to the end of the time that counts.
+    /// Once the probes are removed: hands over what a session still holds, or waits for, up to the end of the time that counts.
     pub(crate) fn take_open(&self, pid: u32, take: &mut dyn FnMut(LockUseKey, LockUseSums)) {
         let Some(task) = self.task(pid) else {
             return;
@@ -280,7 +280,7 @@ impl LockProbes {
         read(&self.tasks.lookup(&key, MapFlags::ANY).ok()??)
     }
 
-    /// Probes that were met so far: of all processes of the executable, and of these in other servers.
+    /// Probe hits so far: of all processes of the executable, and those of other servers among them.
     pub(crate) fn hits(&self) -> (u64, u64) {
         let (all, others) = self.hits_so_far();
         (all.saturating_sub(self.hits_before), others)
@@ -296,7 +296,7 @@ impl LockProbes {
         (own + others, others)
     }
 
-    /// What a hit costs the process that meets it, nanoseconds, as it was measured on this host.
+    /// What a hit costs the process that makes it, in nanoseconds, as measured on this host.
     pub(crate) fn hit_ns(&self) -> u64 {
         self.hit_ns
     }
@@ -311,7 +311,7 @@ impl LockProbes {
     }
 }
 
-/// It waits still.
+/// It is still waiting.
 fn waiting(wait_ns: u64) -> LockUseSums {
     LockUseSums {
         waited: u64::from(wait_ns > 0),

@@ -6,7 +6,7 @@ use libbpf_rs::PrintLevel;
 
 use crate::CollectError;
 
-/// The one line of a refusal that says why: the verifier's last words stand before its statistics.
+/// The one line of a refusal that says why: the verifier's last message comes before its statistics.
 pub(super) fn verdict(refusal: &str) -> String {
     let lines: Vec<&str> = refusal.lines().map(str::trim).collect();
     let statistics = lines.iter().position(|line| line.starts_with("processed "));
@@ -17,16 +17,16 @@ pub(super) fn verdict(refusal: &str) -> String {
     line.to_string()
 }
 
-/// What libbpf had to say since the last call: the verifier's reason, in most cases.
+/// What libbpf has reported since the last call: the verifier's reason, in most cases.
 static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Makes errors of what libbpf refuses from now on, with the kernel's reasons.
+/// Turns libbpf's errors from now on into ours, with the kernel's reasons.
 pub(super) fn refusals(of: &'static str) -> impl Fn(&str, libbpf_rs::Error) -> CollectError + Copy {
     collect_messages();
     move |what, e| CollectError::Kernel(format!("{of} ({what}: {e:#}){}", messages()))
 }
 
-/// Forgets what was said before, and keeps what will be.
+/// Drops earlier messages, and keeps later ones.
 fn collect_messages() {
     fn keep(_: PrintLevel, text: String) {
         if let Ok(mut messages) = MESSAGES.lock() {
@@ -37,7 +37,7 @@ fn collect_messages() {
     libbpf_rs::set_print(Some((PrintLevel::Warn, keep)));
 }
 
-/// The last few messages: the verifier's log may have thousands of lines, its reason stands at the end.
+/// The last few messages: the verifier's log may have thousands of lines, its reason is at the end.
 fn messages() -> String {
     let taken = MESSAGES
         .lock()

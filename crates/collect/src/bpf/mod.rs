@@ -1,4 +1,4 @@
-//! The programs in the kernel: loaded, attached, and read from.
+//! The BPF programs: loading, attaching, reading.
 
 mod block;
 mod call_functions;
@@ -51,7 +51,7 @@ pub(crate) use recorder::types::{
 #[cfg(test)]
 pub(crate) use recorder::types::{dbt_sample as Sample, dbt_sample_flag, dbt_space as Space, dbt_unwind_end};
 
-/// What libbpf-cargo makes of a BPF object.
+/// What libbpf-cargo generates from a BPF object.
 macro_rules! skeleton {
     ($module:ident, $file:literal) => {
         #[allow(

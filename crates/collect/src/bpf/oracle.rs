@@ -20,7 +20,7 @@ use crate::{CollectError, executable};
 /// Different latencies (session, event, bucket) in a second.
 const MAX_LATENCIES: u32 = 65_536;
 
-/// The attached probes; dropping it takes them out again.
+/// The attached probes; dropping it removes them.
 pub(crate) struct OracleProbes {
     sessions: MapHandle,
     epoch: MapHandle,
@@ -32,7 +32,7 @@ pub(crate) struct OracleProbes {
 impl Plain for bss {}
 
 impl OracleProbes {
-    /// Puts probes into the executables of these processes. The second value says where they stand.
+    /// Puts probes into the executables of these processes. The second value says where they are.
     ///
     /// # Errors
     /// An executable has no such functions, or the kernel refuses.
@@ -66,7 +66,7 @@ impl OracleProbes {
                 &skel.progs.on_end_wait,
                 &skel.progs.on_wait_time,
             ];
-            // The end first: a begin that is seen must be seen to end.
+            // The end first: a wait that is seen to begin must be seen to end.
             for n in [2, 1, 0] {
                 let every_process = -1;
                 let link = programs[n].attach_uprobe(false, every_process, &path, places[n].0 as usize);
@@ -89,7 +89,7 @@ impl OracleProbes {
         Ok((probes, told))
     }
 
-    /// Takes the waits of this process from now on.
+    /// Records the waits of this process from now on.
     ///
     /// # Errors
     /// There is no room.
@@ -100,13 +100,13 @@ impl OracleProbes {
             .map_err(|e| CollectError::Kernel(format!("BPF map of Oracle's sessions: {e}")))
     }
 
-    /// Takes them no longer.
+    /// Stops recording them.
     pub(crate) fn forget(&self, pid: u32) {
         // There is nothing to be done about a session that is not there.
         let _ = self.sessions.delete(&pid.to_ne_bytes());
     }
 
-    /// Which of the two maps of latencies is filled from now on.
+    /// Sets which of the two maps of latencies is filled from now on.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -139,7 +139,7 @@ impl OracleProbes {
         })
     }
 
-    /// Latencies for which there was no room, and ends of waits whose begin was not seen.
+    /// Latencies for which there was no room, and ends of waits whose beginning was not seen.
     pub(crate) fn losses(&self) -> (u64, u64) {
         let bss = globals::<bss>(&self.bss);
         bss.map_or((0, 0), |bss| (bss.latency_lost, bss.ends_without_begin))

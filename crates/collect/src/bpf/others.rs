@@ -14,7 +14,7 @@ impl Others {
         Others { samples }
     }
 
-    /// Samples since the last call, by name of the process.
+    /// Samples since the last call, by process name.
     pub(super) fn take(&self) -> Vec<(String, u64)> {
         let mut taken: BTreeMap<String, u64> = BTreeMap::new();
         let names: Vec<Vec<u8>> = self.samples.keys().collect();
@@ -27,7 +27,7 @@ impl Others {
     }
 }
 
-/// `kworker` of `kworker/3:1H`: of kernel threads of which every CPU has some, what they have in common.
+/// `kworker` for `kworker/3:1H`: for per-CPU kernel threads, the part of the name that they have in common.
 fn one_of_its_kind(comm: &[u8]) -> String {
     let length = comm.iter().position(|&byte| byte == 0).unwrap_or(comm.len());
     let name = String::from_utf8_lossy(&comm[..length]);

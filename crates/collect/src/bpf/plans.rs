@@ -1,4 +1,4 @@
-//! Statements and their plans, of which the kernel's programs have made one number for both: bpf/plans.bpf.h.
+//! Statements and their plans, for which the BPF programs use one combined number: bpf/plans.bpf.h.
 
 use std::collections::HashMap;
 
@@ -9,9 +9,9 @@ use super::plain::{Plain, read};
 use super::recorder::types::{dbt_planned, dbt_statement_mark};
 use crate::database::Executing;
 
-/// Numbers that are remembered: with those of statements without a plan.
+/// Numbers that are remembered, including those of statements without a plan.
 const MOST: usize = 100_000;
-/// What is less is no number of a statement.
+/// Up to this, a number is not a statement's.
 const POOLED: u64 = dbt_statement_mark::STATEMENT_POOLED.0 as u64;
 
 /// See the module.
@@ -29,7 +29,7 @@ impl Plans {
         }
     }
 
-    /// The statement, and its plan, that a number of the kernel's programs stands for: most stand for a statement alone.
+    /// The statement and plan that a number of the BPF programs stands for: most stand for a statement alone.
     pub(crate) fn of(&mut self, number: u64) -> (u64, i64) {
         if number <= POOLED {
             return (number, 0);
@@ -43,7 +43,7 @@ impl Plans {
             .or_insert_with(|| look_up(&self.numbers, number))
     }
 
-    /// Puts both where an event has their number.
+    /// Replaces the numbers in an event by both.
     pub(crate) fn tell_apart(&mut self, event: &mut Event) {
         let mut tell = |executing: &mut Executing| {
             (executing.statement, executing.plan) = self.of(executing.statement);

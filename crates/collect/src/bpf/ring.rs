@@ -1,4 +1,4 @@
-//! What BPF programs put into a ring buffer, taken in steps.
+//! Records that BPF programs put into a ring buffer, taken in steps.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -8,10 +8,10 @@ use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 
 use crate::CollectError;
 
-/// The kernel puts a header before each record, and fills it up to a multiple of its size.
+/// The kernel puts a header before each record, and pads the record to a multiple of its size.
 const HEADER: usize = 8;
 
-/// The records that have come and were not taken yet.
+/// Records that have arrived and were not taken yet.
 pub(crate) struct Ring<T> {
     ring: RingBuffer<'static>,
     come: Rc<RefCell<Vec<T>>>,
@@ -22,8 +22,7 @@ pub(crate) struct Ring<T> {
 }
 
 impl<T: 'static> Ring<T> {
-    /// The ring buffer of this map; `read` makes of the bytes of a record what it stands for. `of`: what the records are, for
-    /// errors.
+    /// The ring buffer of this map; `read` decodes a record. `of`: what the records are, for errors.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -42,7 +41,7 @@ impl<T: 'static> Ring<T> {
                 room.get()
                     .saturating_sub(HEADER + bytes.len().next_multiple_of(HEADER)),
             );
-            // Less than 0 ends the step.
+            // A negative value ends the step.
             if room.get() == 0 { -1 } else { 0 }
         })?;
         Ok(Ring {
@@ -54,8 +53,8 @@ impl<T: 'static> Ring<T> {
         })
     }
 
-    /// Takes the records since the last time, in their order: all that were there, and of those that come meanwhile no more than
-    /// the ring buffer has room for. Where they come as fast as they are taken there would be no end.
+    /// Takes the records since the last call, in order: all that are there, and of those that arrive meanwhile no more than the ring buffer
+    /// has room for. If they arrive as fast as they are taken there would be no end.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -68,12 +67,12 @@ impl<T: 'static> Ring<T> {
         Ok(self.come.take())
     }
 
-    /// Waits at most this long for a record, then takes what has come, as [`Ring::take`].
+    /// Waits at most this long for a record, then takes what has arrived, as [`Ring::take`].
     ///
     /// # Errors
     /// The kernel refuses.
     pub(crate) fn wait(&self, longest: Duration) -> Result<Vec<T>, CollectError> {
-        // One record ends the wait, and the step; a signal ends it early. What has come is taken all the same.
+        // One record ends the wait, and the step; a signal ends it early. What has arrived is taken all the same.
         self.left.set(1);
         let _ = self.ring.poll(longest);
         self.take()

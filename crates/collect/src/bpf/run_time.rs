@@ -1,18 +1,18 @@
-//! How long the kernel's programs run, by the kernel's own count.
+//! How long the BPF programs run, by the kernel's own count.
 //!
-//! Counting costs each run some ten nanoseconds, so it is on for a tenth of a second now and then.
+//! Counting costs each run about ten nanoseconds, so it is on for a tenth of a second now and then.
 
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use dbtime_model::recording::ProgramCost;
 use libbpf_rs::{ProgramMut, libbpf_sys};
 
-/// First look, time between two, and length of one.
+/// Time until the first measurement, between two, and length of one.
 const FIRST_AFTER_NS: u64 = 300_000_000;
 const EVERY_NS: u64 = 10_000_000_000;
 const LOOK_NS: u64 = 100_000_000;
 
-/// The programs that are watched, and the look that is under way.
+/// The programs that are measured, and the measurement in progress.
 pub(crate) struct RunTimes {
     programs: Vec<(String, OwnedFd)>,
     next: u64,
@@ -29,14 +29,14 @@ impl RunTimes {
         }
     }
 
-    /// Watches this program too.
+    /// Measures this program too.
     pub(crate) fn watch(&mut self, name: &str, program: &ProgramMut<'_>) -> std::io::Result<()> {
         let fd = program.as_fd().try_clone_to_owned()?;
         self.programs.push((name.to_string(), fd));
         Ok(())
     }
 
-    /// Begins or ends a look when it is due. Kernels before 5.8 cannot be asked: there the counts stay 0.
+    /// Begins or ends a measurement when it is due. Kernels before 5.8 do not support it: there the counts stay 0.
     pub(crate) fn step(&mut self, now: u64) {
         if now < self.next || self.programs.is_empty() {
             return;
@@ -55,7 +55,7 @@ impl RunTimes {
         };
     }
 
-    /// What was counted so far, for every program that ran while it was looked at.
+    /// What was counted so far, for every program that ran during a measurement.
     pub(crate) fn costs(&self) -> Vec<ProgramCost> {
         let counted = self.programs.iter().filter_map(|(name, fd)| {
             let mut info = libbpf_sys::bpf_prog_info::default();

@@ -1,6 +1,6 @@
-//! The sampler thread: at random moments, as often as the timer fires, it makes a pass over the sessions that do not
-//! run. It does nothing else, because it runs at real-time priority: at a normal one it would itself wait for a CPU
-//! whenever the host is busy, and find the sessions that compete with it too seldom in the run queue.
+//! The sampler thread: at random moments, as often as the timer fires, it makes a pass over the sessions that are not running. It does
+//! nothing else, because it runs at real-time priority: at a normal one it would itself wait for a CPU whenever the host is busy, and too
+//! rarely find the sessions that compete with it in the run queue.
 
 use std::ffi::CStr;
 use std::io;
@@ -23,8 +23,8 @@ use crate::timer::Timer;
 
 /// Lowest real-time priority: above everything that is not real-time.
 const PRIORITY: i32 = 1;
-/// The thread uses at most one in so many parts of a CPU: where passes take long, it makes fewer of them. The samples
-/// only split exact totals, so that fewer of them cost precision, not truth.
+/// The thread uses at most one part in this many of a CPU: if passes take long, it makes fewer. Samples only split exact totals, so fewer
+/// of them cost precision, not correctness.
 const SHARE_OF_CPU: u64 = 10;
 const NAME: &CStr = c"dbtime-sampler";
 /// A pass that hangs in the kernel (a session's memory on a dead network disk) must not keep the recorder from ending.
@@ -54,11 +54,11 @@ pub(crate) struct SamplerStatistics {
     /// Passes that the kernel refused.
     pub(crate) failed: u64,
     pub(crate) cpu_ns: u64,
-    /// When the last pass began that has reported all totals (CLOCK_MONOTONIC).
+    /// When the last pass that has reported all totals began (CLOCK_MONOTONIC).
     pub(crate) reported_ns: u64,
     /// When the very last pass had reported all totals; 0 = it has not, or could not.
     pub(crate) ended_ns: u64,
-    /// The last time without passes: how long it was, and until when (CLOCK_MONOTONIC).
+    /// The last period without passes: its length, and until when (CLOCK_MONOTONIC).
     pub(crate) standstill: Option<(u64, u64)>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct SamplerStatistics {
 pub(crate) struct Sampler {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// Why the thread has no real-time priority; none when it has.
+    /// Why the thread has no real-time priority; none if it has.
     pub(crate) not_real_time: Option<String>,
 }
 
@@ -77,8 +77,8 @@ enum Pass {
 }
 
 impl Sampler {
-    /// `punctual`: passes are made at their moments as exactly as can be, because the states that they find count: in the sampled
-    /// tier. In the exact ones samples say where in the code exact times were spent.
+    /// `punctual`: passes are made at their moments as exactly as possible, because the states that they find count: in the sampled tier.
+    /// In the exact ones samples only show where in the code exact times were spent.
     pub(crate) fn start(
         programs: &Programs,
         rate_hz: u32,
@@ -138,13 +138,12 @@ impl Sampler {
         })
     }
 
-    /// Slots that a pass goes over.
+    /// Sets how many slots a pass covers.
     pub(crate) fn set_slots(&self, slots: u32) {
         self.shared.slots.store(slots, Ordering::Release);
     }
 
-    /// Makes the next pass report all totals, whatever second it is: a session that was taken up is accounted for from
-    /// its first totals on.
+    /// Makes the next pass report all totals, even within a second: a new session is accounted for from its first totals on.
     pub(crate) fn want_totals(&self) {
         self.shared.totals_wanted.store(true, Ordering::Release);
     }
@@ -185,7 +184,7 @@ impl Drop for Sampler {
     }
 }
 
-/// Passes, whoever makes them.
+/// State of the passes, for all threads that make them.
 struct Passes {
     pass: Pass,
     shared: Arc<Shared>,
@@ -221,7 +220,7 @@ impl Passes {
         let pass = dbt_pass {
             slots: self.shared.slots.load(Ordering::Acquire),
             totals: self.totals.into(),
-            // A stop comes before its time.
+            // The pass of a stop comes before its moment.
             moment: moment.min(self.begin),
             clock_offset: self.behind.at(self.begin),
             number: self.shared.passes.load(Ordering::Relaxed),
@@ -275,7 +274,7 @@ fn sample(
     let act: Act = Box::new(move |moment| {
         if let Ok(mut passes) = of_punctual.try_lock()
             && passes.moment != moment
-            // The last pass is not its: one more would count for time that is over.
+            // The last pass is not made here: one more would count for time that is over.
             && !passes.shared.stop.load(Ordering::Acquire)
         {
             passes.make(moment, false);
@@ -287,7 +286,7 @@ fn sample(
     let mut sessions_ran = true;
     loop {
         let moment = rhythm.next();
-        // Sleepers are what they were at whatever moment.
+        // Sleepers stay as they are, whatever the moment.
         let announced = sessions_ran
             && announce
                 .as_ref()
@@ -323,7 +322,7 @@ fn sample(
     }
 }
 
-/// Lets the timer in the kernel note a moment. False = it will not.
+/// Makes the timer in the kernel note a moment. False = it will not.
 fn announce_to(program: &OwnedFd, moment: u64, shared: &Shared) -> bool {
     let slots = shared.slots.load(Ordering::Acquire);
     let pass = dbt_pass {
@@ -334,7 +333,7 @@ fn announce_to(program: &OwnedFd, moment: u64, shared: &Shared) -> bool {
     run_program(program, pass).is_ok_and(|refused| refused == 0)
 }
 
-/// Runs a program of the sampler; its return value.
+/// Runs a program of the sampler, and returns its result.
 fn run_program(program: &OwnedFd, mut pass: dbt_pass) -> io::Result<u32> {
     let mut options = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
@@ -350,7 +349,7 @@ fn run_program(program: &OwnedFd, mut pass: dbt_pass) -> io::Result<u32> {
 }
 
 impl Pass {
-    /// True when a session has run since the pass before, or when that is not told.
+    /// True if a session has run since the pass before, or if that is not known.
     fn run(&self, pass: dbt_pass) -> io::Result<bool> {
         match self {
             Pass::Program(program) => run_program(program, pass).map(|ran| ran > 0),
@@ -367,7 +366,7 @@ pub(crate) fn become_real_time() -> io::Result<()> {
     make_real_time(0)
 }
 
-/// Gives it to a thread of this process; 0 is the calling one.
+/// Gives this priority to a thread of this process; 0 is the calling one.
 pub(crate) fn make_real_time(thread: libc::pid_t) -> io::Result<()> {
     let parameters = libc::sched_param {
         sched_priority: PRIORITY,

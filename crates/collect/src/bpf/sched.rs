@@ -22,7 +22,7 @@ use crate::CollectError;
 use crate::clock::monotonic_ns;
 use crate::database::{Executing, WaitSource};
 
-/// Room for half a second of a million turns a second would be 100 MB; for what two busy CPUs do this is several seconds.
+/// Half a second at a million turns a second would take 100 MB; at the rate of two busy CPUs this is several seconds.
 const RING_BYTES: u32 = 16 << 20;
 
 const TURN: u32 = dbt_sched_event::SCHED_TURN.0;
@@ -38,7 +38,7 @@ const WOKEN: u32 = dbt_turn_flag::TURN_WOKEN.0;
 const OTHER_TASKS: u32 = dbt_nobody::OTHER_TASKS.0;
 const NOT_READ: u32 = dbt_wait_mark::WAIT_NOT_READ.0;
 
-/// What a task left its CPU as: the kernel's raw `__state`, and what it says beside.
+/// How a task left its CPU: the kernel's raw `__state`, and what else is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LeftAs {
     pub(crate) raw: u32,
@@ -46,7 +46,7 @@ pub(crate) struct LeftAs {
     pub(crate) pushed_off: bool,
 }
 
-/// Somebody, by number and name.
+/// A task, by pid and name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NamedTask {
     pub(crate) pid: u32,
@@ -63,7 +63,7 @@ pub(crate) struct TurnEvent {
     pub(crate) time_ns: u64,
     pub(crate) run_ns: u64,
     pub(crate) delay_ns: u64,
-    /// Number of the wait event in which it had left its CPU before; none when it could not be read.
+    /// Number of the wait event in which it had left its CPU before; none if it could not be read.
     pub(crate) wait: Option<u32>,
     /// What it executed then.
     pub(crate) wait_executing: Executing,
@@ -136,7 +136,7 @@ impl SchedPrograms {
             run_times: RunTimes::new(monotonic_ns()),
             _links: Vec::new(),
         };
-        // In this order: who wakes and where a task goes is known before a turn ends.
+        // In this order, so that wakeups and migrations are known before a turn ends.
         for (tracepoint, program) in [
             ("sched_waking", &skel.progs.on_waking),
             ("sched_migrate_task", &skel.progs.on_move),
@@ -146,17 +146,17 @@ impl SchedPrograms {
         ] {
             let link = program.attach_trace().map_err(|e| failed(tracepoint, e))?;
             programs._links.push(link);
-            // Only the cost is not known without.
+            // Without it only the cost is not known.
             let _ = programs.run_times.watch(tracepoint, program);
         }
         Ok(programs)
     }
 
-    /// Tells of the turns of this process's main thread from now on; `with_children`: and of those that it forks. False when there
-    /// is no such process any more.
+    /// Reports the turns of this process's main thread from now on; `with_children`: and of those that it forks. False if there is no such
+    /// process any more.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel refuses.
     pub(crate) fn watch(
         &self,
         pid: u32,
@@ -190,13 +190,13 @@ impl SchedPrograms {
             .update(&fd.as_raw_fd().to_ne_bytes(), bytes, MapFlags::ANY)
         {
             Ok(()) => Ok(true),
-            // It has ended between the two.
+            // It has ended in between.
             Err(e) if e.kind() == libbpf_rs::ErrorKind::NotFound => Ok(false),
             Err(e) => Err(CollectError::Kernel(format!("BPF map of tasks: {e}"))),
         }
     }
 
-    /// Waits at most this long, then takes what has come.
+    /// Waits at most this long, then takes what has arrived.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -232,11 +232,11 @@ fn name(comm: &[libc::c_char]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Reads the C structs from the bytes of one event. What is cut short or of an unknown kind is no event.
+/// Reads the C structs from the bytes of one event; none if it is cut short or of an unknown kind.
 fn decode(bytes: &[u8]) -> Option<SchedEvent> {
     match read::<u32>(bytes)? {
         TURN => {
-            // The occupants are cut to what is used: the rest of the struct is filled up with zeros.
+            // Only the occupants in use are sent: the rest of the struct is filled with zeros.
             let mut whole = [0u8; size_of::<dbt_turn>()];
             whole.get_mut(..bytes.len())?.copy_from_slice(bytes);
             let turn: dbt_turn = read(&whole)?;

@@ -1,10 +1,10 @@
-//! How far the scheduler's clock, in which the kernel notes when a task came onto its CPU or into a queue, is behind CLOCK_MONOTONIC.
+//! How far the scheduler's clock, in which the kernel notes when a task got a CPU or was queued, is behind CLOCK_MONOTONIC.
 //!
-//! Nothing hands that clock out. But perf_event stamps its records with it, so the calling thread gives itself the name that it has,
-//! which makes a record, and looks at CLOCK_MONOTONIC before and after.
+//! No interface returns that clock. But perf_event timestamps its records with it, so the calling thread sets its name to the one that it
+//! has, which makes a record, and reads CLOCK_MONOTONIC before and after.
 //!
-//! It is not enough to see how late a thread finds itself on its CPU: the least of a hundred times was 5 to 18 µs, by what else the
-//! machine did, and waits for the disk of 0.1 ms were as much shorter.
+//! It is not enough to see how late a thread finds itself on its CPU: the minimum of a hundred tries was 5 to 18 µs, depending on what else
+//! the machine did, and disk waits of 0.1 ms came out that much shorter.
 
 use std::ffi::CStr;
 use std::io;
@@ -20,33 +20,32 @@ use perf_event_open_sys::bindings::{
 use super::cpu_clock::open;
 use crate::clock::monotonic_ns;
 
-/// So many looks for one answer: what comes in between makes one of them worse, and the best counts.
+/// Readings for one answer: interruptions make a reading worse, and the best one counts.
 const LOOKS: u32 = 32;
 /// The clocks are compared anew after this time at the earliest.
 const LASTS_NS: u64 = 500_000_000;
-/// The clock of the network makes CLOCK_MONOTONIC faster or slower by 500 ppm at most (adjtimex(2)); twice that.
+/// NTP makes CLOCK_MONOTONIC faster or slower by 500 ppm at most (adjtimex(2)); twice that.
 const MOST_GROWTH: f64 = 1e-3;
 
-/// Of the thread that made it, which alone may use it.
+/// Belongs to the thread that created it, which alone may use it.
 pub(super) struct SchedulerClock {
     records: Records,
     name: &'static CStr,
     last: Behind,
 }
 
-/// The difference of the clocks when they were compared, and how it grows: CLOCK_MONOTONIC follows the clock of the network, the
-/// scheduler's does not.
+/// The difference of the clocks when they were compared, and how it grows: CLOCK_MONOTONIC follows NTP, the scheduler's clock does not.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Behind {
-    /// When they were compared (CLOCK_MONOTONIC, ns), and what is to be taken from that, modulo 2⁶⁴; 0 = not known.
+    /// When they were compared (CLOCK_MONOTONIC, ns), and what is to be subtracted from that, modulo 2⁶⁴; 0 = not known.
     at: u64,
     ns: u64,
-    /// Nanoseconds a nanosecond.
+    /// Nanoseconds per nanosecond.
     growth: f64,
 }
 
 impl Behind {
-    /// What is to be taken from `now`, a moment of CLOCK_MONOTONIC, modulo 2⁶⁴; 0 = not known.
+    /// What is to be subtracted from `now`, a moment of CLOCK_MONOTONIC, modulo 2⁶⁴; 0 = not known.
     pub(super) fn at(&self, now: u64) -> u64 {
         let grown = self.growth * now.saturating_sub(self.at) as f64;
         self.ns.wrapping_add_signed(grown as i64)
@@ -87,7 +86,7 @@ impl SchedulerClock {
         })
     }
 
-    /// Compares the clocks, unless that was done just now. Where the kernel makes no record what was known holds.
+    /// Compares the clocks, unless that was done just now. If the kernel makes no record, the last result holds.
     pub(super) fn compare(&mut self) -> Behind {
         if monotonic_ns() - self.last.at >= LASTS_NS
             && let Some((at, ns)) = self.behind()
@@ -97,7 +96,7 @@ impl SchedulerClock {
         self.last
     }
 
-    /// When the clocks were compared, and the difference, good to less than one microsecond.
+    /// When the clocks were compared, and the difference, accurate to less than one microsecond.
     fn behind(&mut self) -> Option<(u64, u64)> {
         let mut best: Option<(u64, u64, u64)> = None;
         for _ in 0..LOOKS {
@@ -148,7 +147,7 @@ impl Records {
         })
     }
 
-    /// Takes all records; the time of the last one that is of a name.
+    /// Takes all records, and returns the time of the last one about a name.
     fn last_time(&mut self) -> Option<u64> {
         // SAFETY: the first page of the mapping is this structure; both are aligned words that the kernel only loads and stores whole.
         let (head, tail) = unsafe {
@@ -174,7 +173,7 @@ impl Records {
             }
             at += u64::from(header.size);
             if header.type_ == PERF_RECORD_COMM {
-                // The sample's identity comes last, and that is the time alone.
+                // The sample id comes last, and consists of the time alone.
                 time = Some(self.word(at - 8));
             }
         }

@@ -9,7 +9,7 @@ use super::load::as_bytes;
 use super::recorder::types::{dbt_mapping, dbt_space, dbt_unwind_number};
 use crate::CollectError;
 
-/// Of an address space.
+/// Mappings of an address space.
 pub(crate) const MAX_MAPPINGS: usize = dbt_unwind_number::MAX_MAPPINGS.0 as usize;
 /// Elements that are handed over at once.
 const BATCH: usize = 65_536;
@@ -22,24 +22,24 @@ pub(crate) const TABLES_AT_ONCE: usize = 64;
 pub(crate) struct CodeMapping {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Address of the begin of the table's code.
+    /// Address at which the table's code begins.
     pub(crate) code: u64,
     /// Bytes of the table's code.
     pub(crate) size: u32,
-    /// Number of the table; none where there is none.
+    /// Number of the table; none if there is none.
     pub(crate) table: Option<u32>,
-    /// It is that of the interpreter of a procedural language.
+    /// It is the interpreter of a procedural language.
     pub(crate) is_interpreter: bool,
 }
 
-/// A table in the kernel, which no program knows yet.
+/// A table in the kernel that no program knows yet.
 pub(crate) struct KernelTable {
     number: u32,
     elements: MapHandle,
 }
 
 impl KernelTable {
-    /// Makes it, of elements as in bpf/unwind_rows.h. It needs no program.
+    /// Creates it, from elements as in bpf/unwind_rows.h. It needs no program.
     pub(crate) fn make(number: u32, elements: &[u64]) -> libbpf_rs::Result<KernelTable> {
         let options = libbpf_sys::bpf_map_create_opts {
             sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
@@ -81,8 +81,8 @@ impl UnwindMaps {
         self.spaces.max_entries()
     }
 
-    /// Hands tables over. They stay until the programs go: older kernels do not protect a table that is taken away from a program that
-    /// reads it. Returns how many there are that the kernel does not take.
+    /// Hands tables over. They stay until the programs are unloaded: older kernels do not protect a table that is removed while a program
+    /// reads it. Returns how many the kernel did not take.
     pub(crate) fn add_tables(&self, tables: &[KernelTable]) -> usize {
         let has_room = |table: &&KernelTable| table.number < self.max_tables();
         let fitting: Vec<&KernelTable> = tables.iter().filter(has_room).collect();
@@ -114,7 +114,7 @@ impl UnwindMaps {
         }
     }
 
-    /// Writes an address space. Those mappings for which there is no room are left out.
+    /// Writes an address space. Mappings that do not fit are left out.
     pub(crate) fn set_space(&mut self, number: u32, mappings: &[CodeMapping]) -> Result<(), CollectError> {
         self.versions += 1;
         let mut space = dbt_space {

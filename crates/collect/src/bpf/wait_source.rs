@@ -1,4 +1,4 @@
-//! Where a session says what it does, as the programs in the kernel have it (bpf/wait_source.bpf.h), and back.
+//! Where a session reports what it does, as the BPF programs have it (bpf/wait_source.bpf.h), and back.
 
 use super::recorder::types::{dbt_size, dbt_source_kind, dbt_wait_source};
 use crate::database::{LockList, PageLocks, RoutineList, StatusRecord, WaitSource};
@@ -63,8 +63,8 @@ pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
     }
 }
 
-/// Bytes from the begin of the record to the end of what a pass of the sampler reads there; 0 where a field is too far behind, or not
-/// aligned as in any build that is known.
+/// Bytes from the start of the record to the end of what a pass of the sampler reads there; 0 if a field is too far away, or not aligned as
+/// in every known build.
 fn bytes_in_one_piece(record: StatusRecord) -> u16 {
     let longs = [record.statement, record.plan, record.since].map(|offset| (offset, 8));
     let ints = [record.process, record.session_state].map(|offset| (offset, 4));

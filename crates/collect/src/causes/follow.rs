@@ -10,11 +10,11 @@ use super::track::{Doing, Held, HeldBy, Seen, Track, Waker};
 use super::{ACTIVITY, Causes, LOCK};
 use crate::clock::Clock;
 
-/// Links of a chain that are followed.
+/// Most links of a chain that are followed.
 const LONGEST_CHAIN: usize = 16;
-/// Sleeps of one wait that are looked through for the one that ended it: a deadlock timer cuts a long one once a second.
+/// Sleeps of one wait that are searched for the one that ended it: a deadlock timer interrupts a long one once a second.
 const MOST_SLEEPS: usize = 1_000;
-/// Passes between two of them that do not find it off CPU.
+/// Most passes between two of them that do not find it off CPU.
 const MOST_BETWEEN: u32 = 2;
 
 /// Where samples of a blocked session lead.
@@ -33,16 +33,15 @@ pub(super) enum Ender<'a> {
     /// It goes on, or the one that waited has ended.
     Nobody,
     Woken(Waker),
-    /// It went on after it was cut, and then these had the lock.
+    /// It went on after an interruption, and then these held the lock.
     Held(&'a Held),
 }
 
-/// Takes passes that lead to the same: the kind of the cause, and who was waited for, by pid.
+/// Receives passes with the same cause: its kind, and who was waited for, by pid.
 pub(super) type Take<'a> = &'a mut dyn FnMut(Range<u32>, CauseKind, &[(u32, Doing)]);
 
 impl Causes {
-    /// Follows all passes in which a session was found in this place of its track.
-    /// Before this one, and not before those that were followed earlier.
+    /// Follows the passes in which a session was found in this place of its track: those before `end` that were not followed earlier.
     pub(super) fn follow_all(
         &self,
         pid: u32,
@@ -68,7 +67,7 @@ impl Causes {
                 for (time, samples) in seconds {
                     let followed = Followed {
                         time,
-                        // Its own stack is where its time is.
+                        // Its own stacks are recorded with its time.
                         doing: Doing {
                             kernel_stack: NO_STACK,
                             user_stack: NO_STACK,
@@ -83,7 +82,7 @@ impl Causes {
         );
     }
 
-    /// Hands on what these passes of a blocked session lead to, in parts. `chain`: who was waited for until here.
+    /// Reports the causes of these passes of a blocked session, in parts. `chain`: who was waited for so far.
     fn follow(
         &self,
         (pid, track, place): (u32, &Track, usize),
@@ -100,14 +99,14 @@ impl Causes {
         for pass in passes {
             let working = self.working_for(pid, &track.seen[place], pass);
             match working.get(pass as usize % working.len().max(1)) {
-                // Each of them has an equal part of the passes.
+                // Each of them gets an equal part of the passes.
                 Some(&(by, of)) => self.follow_session(pid, (by, of), pass..pass + 1, chain, found),
                 None => self.follow_ender((pid, track, place), pass..pass + 1, chain, found),
             }
         }
     }
 
-    /// Hands on what passes lead to in which one waited for whoever had a lock, or ended the wait.
+    /// Reports the causes of passes in which a session waited for whoever held a lock, or ended the wait.
     pub(super) fn follow_ender(
         &self,
         (pid, track, place): (u32, &Track, usize),
@@ -130,7 +129,7 @@ impl Causes {
         }
         let ender = self.who_ended(track, place);
         let by = match ender {
-            // It goes on, or an interrupt cut it: whoever had the lock before has it still.
+            // It goes on, or an interrupt cut it: whoever held the lock before still holds it.
             Ender::Nobody | Ender::Woken(Waker::Interrupt) => seen.held().next_back(),
             Ender::Held(held) => Some(held),
             Ender::Woken(Waker::Process(..)) => None,
@@ -157,7 +156,7 @@ impl Causes {
                 _ => CauseKind::Unknown,
             },
             (_, Ender::Woken(Waker::Interrupt), "IO") => CauseKind::Device,
-            // Somebody gives a lock free. An interrupt cut the sleep, and what came after that was too short to be seen.
+            // A lock is released by somebody. An interrupt cut the sleep, and what came after that was too short to be seen.
             (_, Ender::Woken(Waker::Interrupt), LOCK | "LWLock") => CauseKind::Unknown,
             (_, Ender::Woken(Waker::Interrupt), _) => CauseKind::Timer,
             (_, Ender::Woken(Waker::Process(..)), _) => CauseKind::Process,
@@ -169,8 +168,8 @@ impl Causes {
         self.tracks.get(&pid).filter(|track| track.start_ns == start_ns)
     }
 
-    /// Hands on what passes lead to in which one waited for what these had. Where they are several, each has an equal part of them:
-    /// all of them had to release it.
+    /// Reports the causes of passes in which a session waited for what these held. If there are several, each gets an equal part of the
+    /// passes: all of them had to release it.
     fn follow_holders(
         &self,
         pid: u32,
@@ -196,7 +195,7 @@ impl Causes {
         }
     }
 
-    /// Hands on what passes lead to in which one waited for this session.
+    /// Reports the causes of passes in which a session waited for this one.
     pub(super) fn follow_session(
         &self,
         pid: u32,
@@ -205,7 +204,7 @@ impl Causes {
         chain: &mut Vec<(u32, Doing)>,
         found: Take<'_>,
     ) {
-        // A circle is seen where sessions are seen at different moments, or until the server breaks a deadlock.
+        // A cycle shows up if sessions are seen at different moments, or until the server breaks a deadlock.
         if by == pid || chain.len() >= LONGEST_CHAIN || chain.iter().any(|&(other, _)| other == by) {
             found(passes, CauseKind::Unknown, chain);
             return;
@@ -224,13 +223,13 @@ impl Causes {
             let is_blocked = other.doing.state.group() == Some(StateGroup::Blocked);
             let wait = self.waits.get(other.doing.wait);
             match (is_blocked, wait.idle) {
-                // Whatever it is in: it was not let run.
+                // Whatever it was doing: it was not allowed to run.
                 _ if other.doing.state == State::Stopped => found(part, CauseKind::Session, chain),
                 (false, _) => found(part, CauseKind::Session, chain),
-                // Somebody has to say that replay may go on.
+                // Somebody has to resume replay.
                 (true, _) if &*wait.event == PAUSED => found(part, CauseKind::Client, chain),
-                // It has no client, and was asked already. One of its like may have had to hand the work on; else both were seen
-                // at different moments.
+                // It has no client, and had been asked already. Another one of its kind may have had to pass the work on; otherwise both
+                // were seen at different moments.
                 (true, true) if &*wait.class == ACTIVITY => match self.like_that_gave_work(other) {
                     Some(giver) => self.follow_session(by, giver, part, chain, found),
                     None => found(part, CauseKind::Unknown, chain),
@@ -252,7 +251,7 @@ impl Causes {
         (track.without_work == Some(idle.doing.wait)).then_some((by, track))
     }
 
-    /// In passes that did not find the one off CPU who was waited for, it ran.
+    /// In passes that did not find the awaited session off CPU, it ran.
     fn ran(
         &self,
         by: u32,
@@ -277,8 +276,8 @@ impl Causes {
         }
     }
 
-    /// What was executed at a pass that did not find the session, where the one before and the one after it agree. In which wait
-    /// event it was then is not known.
+    /// What was executing at a pass that did not find the session, if the one before and the one after it agree. Its wait event then is not
+    /// known.
     fn executed_at(&self, track: &Track, pass: u32) -> Option<Doing> {
         let after = track.seen.partition_point(|seen| seen.pass <= pass);
         let before = &track.seen.get(after.checked_sub(1)?)?.doing;
@@ -299,7 +298,7 @@ impl Causes {
         })
     }
 
-    /// Who ended the wait of which this is a sleep: an interrupt may have cut it, and it went on.
+    /// Who ended the wait that this sleep is part of: an interrupt may have cut it, and it went on.
     pub(super) fn who_ended<'a>(&self, track: &'a Track, place: usize) -> Ender<'a> {
         let seen = &track.seen[place];
         let Some(waker) = seen.woken else {
@@ -314,8 +313,8 @@ impl Causes {
                 break;
             }
             end = later.end();
-            // Whatever its state is: it may be found before it has a CPU to look whether it goes on, or while it looks (for a
-            // deadlock), which is in no wait event.
+            // Whatever its state is: it may be found before it has a CPU to check whether it goes on, or while it checks (for a deadlock),
+            // which is in no wait event.
             if !later.doing.is_in_wait_of(&seen.doing) {
                 if later.doing.is_of_statement_of(&seen.doing)
                     && later.doing.state.group() != Some(StateGroup::Blocked)
@@ -328,7 +327,7 @@ impl Causes {
                 return Ender::Held(held);
             }
             match later.woken {
-                // It goes on still.
+                // It is still going on.
                 None if later.closed_ns.is_none() => return Ender::Nobody,
                 None | Some(Waker::Interrupt) => {}
                 Some(waker) => return Ender::Woken(waker),

@@ -1,9 +1,9 @@
-//! Whom blocked sessions waited for: every sample of a blocked session is followed to who ended its wait, and to what that one was
-//! doing in the same pass of the sampler.
+//! Whom blocked sessions waited for: every sample of a blocked session is traced to whoever ended its wait, and to what that one was doing
+//! in the same pass of the sampler.
 //!
-//! The kernel tells who woke a session out of a sleep in which it was sampled. Whoever did that was running at that moment, so its
-//! own waits up to then are over and it is known who ended them: the chain can be followed without a rest. It is done some seconds
-//! later, when all sessions have told how long their rows held.
+//! The kernel reports who woke a session from a sleep in which it was sampled. The waker was running at that moment, so its own waits up to
+//! then are over and it is known who ended them: the chain can be followed without gaps. This is done some seconds later, when all sessions
+//! have reported how long their rows held.
 
 mod follow;
 mod parallel;
@@ -27,10 +27,10 @@ use track::{Doing, HeldBy, Seen, SendsTo, Track};
 
 /// Sessions report once a second how long their rows held.
 const SETTLED_AFTER_NS: u64 = 2_500_000_000;
-/// How far back a wait is followed, and what is remembered of all sessions for it.
+/// How far back a wait is followed, and how much is remembered of all sessions for that.
 const REMEMBERED_NS: u64 = 120_000_000_000;
 const MOST_SEEN: usize = 200_000;
-/// Class of waits for what another session has.
+/// Class of waits for what another session holds.
 const LOCK: &str = "Lock";
 /// Class of waits of background processes that have no work.
 const ACTIVITY: &str = "Activity";
@@ -73,7 +73,7 @@ impl Waits {
         if let Some(&number) = self.numbers.get(&wait) {
             return number;
         }
-        // A database has some hundred; numbers that it does not know may be more.
+        // A database has a few hundred; there may be more unknown numbers.
         let Ok(number) = u16::try_from(self.all.len()) else {
             return 0;
         };
@@ -142,14 +142,14 @@ impl Causes {
         self.size += 1;
     }
 
-    /// What it was found doing last still held in so many passes.
+    /// What it was last found doing still held in this many passes.
     pub(crate) fn repeat(&mut self, pid: u32, passes: u32) {
         if let Some(seen) = self.tracks.get_mut(&pid).and_then(|track| track.seen.back_mut()) {
             seen.repeat(passes);
         }
     }
 
-    /// So long it was in run queues since this was said last, nanoseconds.
+    /// How long it was in run queues since the last call, nanoseconds.
     pub(crate) fn queued(&mut self, pid: u32, ns: u64) {
         if let Some(track) = self.tracks.get_mut(&pid) {
             let waits = |wait| self.waits.get(wait).kind() == WaitKind::Event;
@@ -157,7 +157,7 @@ impl Causes {
         }
     }
 
-    /// The sleep in which it was found last has ended.
+    /// The sleep in which it was last found has ended.
     pub(crate) fn woken(&mut self, pid: u32, now: u64, waker: Waker) {
         if let Some(track) = self.tracks.get_mut(&pid) {
             track.woken(now, waker);
@@ -176,7 +176,7 @@ impl Causes {
         waiting.map(|(&pid, _)| pid).collect()
     }
 
-    /// What a session waits for is had by these at this moment.
+    /// What a session waits for is held by these at this moment.
     pub(crate) fn held(&mut self, pid: u32, now: u64, holders: &[Holder]) {
         let pass = self.pass_at(now);
         let by = holders.iter().filter_map(|holder| match *holder {
@@ -191,28 +191,28 @@ impl Causes {
         }
     }
 
-    /// For this it waits in what it was found in last.
+    /// What it waits for in the wait in which it was last found.
     pub(crate) fn waits_for_standby(&mut self, pid: u32, wait: StandbyWait) {
         if let Some(seen) = self.tracks.get_mut(&pid).and_then(|track| track.seen.back_mut()) {
             seen.standby = wait;
         }
     }
 
-    /// Whether it is known to send the log, to whomever.
+    /// Whether it is known to send WAL, wherever.
     pub(crate) fn sends_log(&self, pid: u32) -> bool {
         self.tracks
             .get(&pid)
             .is_some_and(|track| track.sends_to.is_some())
     }
 
-    /// Before this moment the standby to which it sends the log had said that it has flushed it up to there.
+    /// Before this moment the standby that it sends WAL to had reported flushing it up to this position.
     pub(crate) fn standby_flushed(&mut self, pid: u32, now: u64, position: u64) {
         if let Some(track) = self.tracks.get_mut(&pid) {
             track.standby_flushed(now, position);
         }
     }
 
-    /// Whether it is known to whom it sends the log. `may_come`: standbys are recorded, and one may be met later.
+    /// Whether it is known where it sends WAL. `may_come`: standbys are recorded, and one may be met later.
     pub(crate) fn knows_standby(&self, pid: u32, may_come: bool) -> bool {
         match self.tracks.get(&pid).and_then(|track| track.sends_to) {
             None | Some(SendsTo::NotKnown) => false,
@@ -221,8 +221,8 @@ impl Causes {
         }
     }
 
-    /// It sends the log to this one. `recorded`: processes of standbys that receive, with those that replay. Of a Unix socket nobody says
-    /// who is at the other end; who wakes the session is: another server can do so in no other way.
+    /// It sends WAL to this one. `recorded`: receiving processes of standbys, with those that replay. Nothing says who is at the other end
+    /// of a Unix socket; whoever wakes the session must be: another server can wake it in no other way.
     pub(crate) fn sends_to(&mut self, pid: u32, standby: Standby, recorded: &[(u32, Option<u32>)]) {
         let process = |pid| Some((pid, self.tracks.get(&pid)?.start_ns));
         let wakes = |receiver: u32| {
@@ -239,7 +239,7 @@ impl Causes {
         let to = match standby {
             Standby::Recorded { receiver, startup } => match process(receiver) {
                 Some(receiver) => SendsTo::Standby(receiver, startup.and_then(process)),
-                // It is met soon.
+                // It will be met soon.
                 None => SendsTo::NotKnown,
             },
             Standby::Process => SendsTo::Process,
@@ -271,7 +271,7 @@ impl Causes {
         }
     }
 
-    /// Follows the waits that ended some seconds before `now`, and makes rows of them. `all`: every wait, also those that go on.
+    /// Follows the waits that ended some seconds before `now`, and makes rows of them. `all`: every wait, even those that go on.
     pub(crate) fn settle(&mut self, now: u64, all: bool, clock: Clock, rows: &mut Vec<CauseRow>) {
         let before = match all {
             true => u64::MAX,
@@ -284,10 +284,10 @@ impl Causes {
         for (&pid, track) in &self.tracks {
             for (place, seen) in track.seen.iter().enumerate().skip(track.settled) {
                 let is_over = all || seen.closed_ns.is_some_and(|closed| closed < before);
-                // A wait that goes on is followed as far as it is known who had the lock: it may outlast what is remembered.
+                // A wait that goes on is followed as far as it is known who held the lock: it may outlast what is remembered.
                 let end = match is_over {
                     true => seen.end(),
-                    // A leader may wait for its workers as long, and a commit for the only standby.
+                    // A leader may wait that long for its workers, and a commit for the only standby.
                     false
                         if self.is_for_others_of_its_query(pid, seen)
                             || self.is_for_the_only_standby(seen) =>
@@ -367,8 +367,7 @@ impl Causes {
         }
     }
 
-    /// Drops what nobody can have waited for any longer, or what there is no room for: waits that go back that far end there as
-    /// unknown.
+    /// Drops what nobody can still have waited for, or what there is no room for: waits that go back that far end there as unknown.
     fn forget(&mut self, now: u64) {
         let mut remembered = REMEMBERED_NS;
         loop {
@@ -387,7 +386,7 @@ impl Causes {
         }
         let since = now.saturating_sub(REMEMBERED_NS);
         let old = self.passes.partition_point(|&(_, time)| time < since);
-        // The last of them says when those after it were.
+        // The last of them dates those after it.
         self.passes.drain(..old.saturating_sub(1));
     }
 
@@ -403,7 +402,7 @@ impl Causes {
         }
     }
 
-    /// When a pass was made: not all of them have found something.
+    /// When a pass was made, even if it found nothing and is not listed.
     fn time_of(&self, pass: u32) -> u64 {
         let after = self.passes.partition_point(|&(known, _)| known <= pass);
         match after.checked_sub(1).map(|place| self.passes[place]) {

@@ -1,7 +1,7 @@
-//! Who still works while a session waits for others that execute the same query: a leader and its parallel workers.
+//! Who is still working while a session waits for others that execute the same query: a leader and its parallel workers.
 //!
-//! Who ends such a wait is the last of several, or whoever has the first row. So it is divided by what all of them were doing:
-//! each pass of the sampler is for one of those that did not wait for the others themselves, in turn.
+//! Such a wait is ended by the last of several, or by whoever has the first row. So it is divided by what all of them were doing: each pass
+//! of the sampler goes, in turn, to one of those that were not waiting for the others themselves.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::track::{Doing, Seen, Track};
 
 /// Class of waits for other processes of the server.
 const IPC: &str = "IPC";
-/// In which a leader waits for its workers.
+/// Events in which a leader waits for its workers.
 const FOR_WORKERS: [&str; 7] = [
     "ExecuteGather",
     "MessageQueueReceive",
@@ -20,14 +20,14 @@ const FOR_WORKERS: [&str; 7] = [
     "BgWorkerShutdown",
     "BgworkerShutdown",
 ];
-/// In which a worker waits until its leader takes what it has.
+/// Events in which a worker waits until its leader takes what it has.
 const FOR_LEADER: [&str; 2] = ["MessageQueueSend", "MessageQueuePutMessage"];
-/// In which one of them waits until all others have come as far, or until another one has done what they all need. The waits of a
+/// Events in which one of them waits until all others have got as far, or until another one has done what they all need. The waits of a
 /// hash join have many names.
 const FOR_ALL: [&str; 3] = ["AppendReady", "BtreePage", "ParallelBitmapScan"];
 const HASH: &str = "Hash";
 
-/// For whom one waits of those that execute the same query.
+/// Whom a process waits for among those that execute the same query.
 #[derive(PartialEq)]
 enum For {
     Workers,
@@ -51,7 +51,7 @@ impl Causes {
         }
     }
 
-    /// Parallel workers that are remembered, by leader.
+    /// Finds the remembered parallel workers, by leader.
     pub(super) fn find_workers(&mut self) {
         let mut workers: HashMap<u32, Vec<u32>> = HashMap::new();
         for (&pid, track) in &self.tracks {
@@ -74,7 +74,7 @@ impl Causes {
         }
     }
 
-    /// Those for which such a session waits and that were at work in a pass.
+    /// Those that such a session waits for and that were working in a pass.
     pub(super) fn working_for(&self, pid: u32, seen: &Seen, pass: u32) -> Vec<(u32, &Track)> {
         let leader = self.leader_of(pid).unwrap_or(pid);
         let workers = self.workers.get(&leader).into_iter().flatten().copied();

@@ -1,10 +1,9 @@
-//! What a commit waits for that waits for a standby: the process that sends the log there wakes it when the standby has answered, and
-//! waits for that answer as if it had nothing to do. So it is looked at the other end of its connection, whether the one that
-//! receives was at work, or, where the log has to be replayed, the one that replays. Where none of them was, what they send each
-//! other was on its way.
+//! What a commit that waits for a standby waits for: the process that sends WAL there wakes it when the standby has answered, and waits for
+//! that answer as if it had nothing to do. So the other end of its connection is examined: whether the receiving process was working or, if
+//! the WAL has to be replayed, the replaying one. If neither was, what they send each other was in transit.
 //!
-//! Whatever the standby was doing at the moment counts, also for earlier commits, until it has said that it has flushed the log up to
-//! where the commit is: then it is for its replay alone, whatever the one that receives does for others.
+//! Whatever the standby was doing at the moment counts, even for earlier commits, until it has reported flushing the WAL up to the commit:
+//! then the commit waits for its replay alone, whatever the receiver does for others.
 
 use std::ops::Range;
 
@@ -15,9 +14,9 @@ use super::track::{Doing, Seen, SendsTo, Track, Waker};
 use super::{ACTIVITY, Causes};
 use crate::database::StandbyWait;
 
-/// In which a commit waits for a standby: the class, and the event.
+/// Class and event in which a commit waits for a standby.
 const FOR_STANDBY: (&str, &str) = ("IPC", "SyncRep");
-/// In which replay waits that somebody has paused.
+/// Event in which replay waits if it has been paused.
 pub(super) const PAUSED: &str = "RecoveryPause";
 /// Class of waits for the other end of a connection.
 const CLIENT: &str = "Client";
@@ -33,12 +32,12 @@ impl Causes {
         is_for_standby(self.waits.get(seen.doing.wait)) && self.is_blocked(&seen.doing)
     }
 
-    /// The same where one session alone sends the log: then it is known for whom before the wait ends.
+    /// The same if only one session sends WAL: then it is known for whom before the wait ends.
     pub(super) fn is_for_the_only_standby(&self, seen: &Seen) -> bool {
         self.is_for_standby(seen) && self.only_sender().is_some()
     }
 
-    /// The session that sends the log, if it is one alone.
+    /// The session that sends WAL, if there is only one.
     fn only_sender(&self) -> Option<(u32, &Track)> {
         let sends = |track: &&Track| track.sends_to.is_some() && track.ended_ns.is_none();
         let mut senders = self.tracks.iter().filter(|(_, track)| sends(track));
@@ -46,7 +45,7 @@ impl Causes {
         senders.next().is_none().then_some((pid, track))
     }
 
-    /// Hands on what passes lead to in which a commit waited for a standby.
+    /// Reports the causes of passes in which a commit waited for a standby.
     pub(super) fn follow_to_standby(
         &self,
         (pid, track, place): (u32, &Track, usize),
@@ -93,7 +92,7 @@ impl Causes {
         is_blocked && (&*wait.class == ACTIVITY || &*wait.class == CLIENT)
     }
 
-    /// Hands on what a pass leads to in which a session waited for the standby to which it sends. `has_log`: that is known to have
+    /// Reports the cause of a pass in which a session waited for the standby that it sends to. `has_log`: the standby is known to have
     /// flushed what the commit wrote.
     fn at_standby(
         &self,
@@ -122,7 +121,7 @@ impl Causes {
         {
             return self.follow_session(sender, (by, track), pass, chain, found);
         }
-        // It has to receive the log, or to say that it is replayed.
+        // It has to receive the WAL, or to report that it is replayed.
         let Some(of_receiver) = lives(receiver) else {
             return found(pass, CauseKind::Unknown, chain);
         };
@@ -142,7 +141,7 @@ impl Causes {
         chain.pop();
     }
 
-    /// What a background process was in in a pass, if it had nothing to do.
+    /// What a background process was doing in a pass, if it had nothing to do.
     fn without_work(&self, track: &Track, pass: u32) -> Option<Doing> {
         let seen = track.seen_at(pass)?;
         let wait = self.waits.get(seen.doing.wait);

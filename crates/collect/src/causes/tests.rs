@@ -127,7 +127,7 @@ fn what_cuts_a_wait_does_not_end_it() {
             (2, CauseKind::Unknown, vec![], 1)
         ]
     );
-    // Nobody was seen to end it, and a lock is not given free by a timer.
+    // Nobody was seen to end it, and a timer does not release a lock.
     let mut causes = four();
     causes.off_cpu(2, moment(10), locked(2), true);
     causes.woken(2, moment(15).1, Waker::Interrupt);
@@ -214,7 +214,7 @@ fn however_much_happens_little_is_remembered_and_every_sample_is_in_a_row() {
 #[test]
 fn while_a_wait_goes_on_it_is_for_those_that_have_the_lock() {
     let mut causes = four();
-    // 1 waits for its client, 2 has the lock together with it and sleeps, 3 waits for both, then for 2 alone.
+    // 1 waits for its client, 2 holds the lock together with it and sleeps, 3 waits for both, then for 2 alone.
     causes.off_cpu(1, moment(0), idle(1), true);
     causes.off_cpu(
         2,
@@ -244,7 +244,7 @@ fn while_a_wait_goes_on_it_is_for_those_that_have_the_lock() {
             (3, CauseKind::Client, vec![1], 5),
         ]
     );
-    // What was read after the wait was over, as its end is told only now, is of another one.
+    // What was read after the wait was over, as its end is reported only now, belongs to another one.
     let mut causes = four();
     causes.off_cpu(1, moment(0), idle(1), true);
     causes.repeat(1, 30);
@@ -288,7 +288,7 @@ fn who_was_pushed_off_by_the_sampler_was_on_its_cpu() {
         ..found(1, ("CPU", "CPU", false), State::Runnable)
     };
     causes.off_cpu(2, moment(10), locked(2), true);
-    // Twice in a row in a run queue; then pushed off four times, of which it waited once, as the kernel has counted three passes.
+    // Twice in a row in a run queue; then preempted four times, in one of which it did wait, as the kernel has counted three passes.
     causes.off_cpu(1, moment(10), runnable(1), true);
     causes.repeat(1, 1);
     for pass in [13, 14, 16, 18] {
@@ -343,7 +343,7 @@ fn a_leader_waits_for_all_of_its_workers_that_work() {
             (CauseKind::Unknown, vec![], 5),
         ]
     );
-    // The leader waits for it in turn: 2 alone keeps it.
+    // The leader waits for it in turn: only 2 holds it up.
     assert_eq!(of(3), [(CauseKind::Device, vec![2], 10)]);
 }
 
@@ -380,7 +380,7 @@ fn a_background_process_without_work_waits_for_its_like_that_hands_it_on() {
     causes.woken(2, moment(14).1 + 1, Waker::Process(3, 7));
     causes.woken(1, moment(14).1 + 2, Waker::Process(2, 7));
     assert_eq!(settled(&mut causes), [(1, CauseKind::Session, vec![2, 3], 5)]);
-    // Nobody was seen to, or whoever asks it something.
+    // Nobody was seen handing it work, or one that is not of its kind.
     for giver in [None, Some(Waker::Process(1, 7)), Some(Waker::Process(4, 7))] {
         let mut causes = four();
         causes.off_cpu(1, moment(10), asks(), true);
@@ -395,7 +395,7 @@ fn a_background_process_without_work_waits_for_its_like_that_hands_it_on() {
 
 #[test]
 fn what_a_thread_of_its_own_in_the_kernel_has_read_was_for_the_device() {
-    // With io_uring a read ends by an interrupt, or by a kernel thread of the process that asked for it.
+    // With io_uring a read is ended by an interrupt, or by a kernel thread of the process that requested it.
     let own = Waker::Process(1, 7);
     for (wait, waker, kind) in [
         (("IO", "AioIoUringExecution"), own, CauseKind::Device),
@@ -428,8 +428,8 @@ fn no_work(session: u64, event: &str) -> Found {
     found(session, ("Activity", event, true), State::Sleep)
 }
 
-/// 1 commits in passes 10 to 29, until 2 wakes it, which sends the log to a standby: 3 receives there and flushes in passes 15 to 19,
-/// 4 replays and reads in passes 20 to 24.
+/// 1 commits in passes 10 to 29, until it is woken by 2, which sends WAL to a standby: 3 receives there and flushes in passes 15 to 19, 4
+/// replays and reads in passes 20 to 24.
 fn replicated(for_replay: Option<bool>, to: Standby, ends: bool) -> Causes {
     let mut causes = four();
     let idle = [
@@ -493,7 +493,7 @@ fn a_commit_waits_for_what_its_standby_does_and_for_the_network() {
             .map(|(_, kind, chain, samples)| (kind, chain, samples))
             .collect()
     };
-    // Whether it has ended or goes on: there is one alone that sends the log.
+    // Whether it has ended or goes on: only one session sends WAL.
     for ends in [true, false] {
         assert_eq!(
             of(&mut replicated(Some(false), STANDBY, ends)),
@@ -511,7 +511,7 @@ fn a_commit_waits_for_what_its_standby_does_and_for_the_network() {
             ]
         );
     }
-    // How far the log has to come is not known.
+    // What the standby has to do is not known.
     assert_eq!(
         of(&mut replicated(None, STANDBY, true)),
         [
@@ -526,7 +526,7 @@ fn a_commit_waits_for_what_its_standby_does_and_for_the_network() {
     ] {
         assert_eq!(of(&mut replicated(Some(false), to, true)), [(kind, vec![2], 20)]);
     }
-    // Over a Unix socket it is found by who wakes the one that sends.
+    // Over a Unix socket it is found by who wakes the sender.
     let mut causes = replicated(Some(false), Standby::Process, true);
     causes.woken(2, moment(45).1, Waker::Process(3, 7));
     causes.sends_to(2, Standby::Process, &[(8, None), (3, Some(4))]);
@@ -537,14 +537,14 @@ fn a_commit_waits_for_what_its_standby_does_and_for_the_network() {
             (CauseKind::Network, vec![2, 3], 15)
         ]
     );
-    // Of several that send it, it is not known before one wakes it for which it waits.
+    // With several senders, it is not known which one it waits for until one wakes it.
     let mut causes = replicated(Some(false), STANDBY, false);
     causes.know(9, 7);
     causes.sends_to(9, Standby::OtherHost, &[]);
     assert_eq!(of(&mut causes), [(CauseKind::Unknown, vec![], 20)]);
 }
 
-/// Until the standby has replayed the log up to there.
+/// Until the standby has replayed the WAL up to this position.
 const FOR_REPLAY: StandbyWait = StandbyWait {
     for_replay: Some(true),
     position: Some(100),
@@ -580,7 +580,7 @@ fn who_has_flushed_the_log_already_is_waited_for_by_its_replay_whatever_it_flush
             .map(|(_, kind, chain, samples)| (kind, chain, samples))
             .collect()
     };
-    // When all is replayed, 3 has to say so.
+    // When all is replayed, 3 has to report it.
     assert_eq!(
         of(FOR_REPLAY),
         [
@@ -588,7 +588,7 @@ fn who_has_flushed_the_log_already_is_waited_for_by_its_replay_whatever_it_flush
             (CauseKind::Device, vec![2, 4], 5)
         ]
     );
-    // Who waits for a flush, wrote later, or does not tell waits for whoever is at work first.
+    // A commit that waits for a flush, wrote later, or has no known position waits for whoever is working first.
     for wait in [
         StandbyWait {
             for_replay: Some(false),
@@ -630,7 +630,7 @@ fn thousands_that_wait_for_one_all_wait_for_it_and_long_lines_end() {
         "{:?}",
         &samples[..4]
     );
-    // Each is woken by the one before it: what is too far away is not known, and every sample is somewhere.
+    // Each is woken by the one before it: what is too far away is not known, but no sample is lost.
     let mut causes = Causes::new(100);
     (1..=MANY).for_each(|pid| causes.know(pid, 7));
     causes.off_cpu(1, moment(5), idle(1), true);
@@ -647,7 +647,7 @@ fn thousands_that_wait_for_one_all_wait_for_it_and_long_lines_end() {
     );
     let known = samples.iter().filter(|(_, kind, ..)| *kind == CauseKind::Client);
     assert_eq!(known.count(), 16);
-    // It is done beside a server that is in trouble.
+    // This runs next to a server that is in trouble.
     assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
 }
 

@@ -7,7 +7,7 @@ use dbtime_model::{NO_STACK, SessionId, SessionState, StackId, State};
 
 use crate::database::StandbyWait;
 
-/// As [`super::Found`], in little room.
+/// As [`super::Found`], but compact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Doing {
     pub(super) session: SessionId,
@@ -25,7 +25,7 @@ impl Doing {
         (self.session, self.statement) == (other.session, other.statement)
     }
 
-    /// True in the same wait event of the same statement.
+    /// True if both are in the same wait event of the same statement.
     pub(super) fn is_in_wait_of(&self, other: &Doing) -> bool {
         self.is_of_statement_of(other) && self.wait == other.wait
     }
@@ -34,13 +34,13 @@ impl Doing {
 /// Who ended a sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waker {
-    /// Nobody that runs: a timer, a device, the network.
+    /// No task: a timer, a device, the network.
     Interrupt,
     /// The process with this pid and start.
     Process(u32, u64),
 }
 
-/// Who had the lock that a session waited for.
+/// Who held the lock that a session waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HeldBy {
     /// The process with this pid and start.
@@ -48,32 +48,31 @@ pub(super) enum HeldBy {
     Prepared,
 }
 
-/// What the database's list of locks said while a session waited, and said again until it waited no longer or somebody else had the
-/// lock.
+/// Who held the lock, by the database's list, while a session waited, until the wait ended or the holders changed.
 #[derive(Debug, Clone)]
 pub(super) struct Held {
     pub(super) by: Rc<[HeldBy]>,
     /// When it was read first, CLOCK_MONOTONIC.
     since_ns: u64,
-    /// The last pass before it was read last.
+    /// The last pass before it was last read.
     pub(super) until: u32,
 }
 
-/// At the other end of the connection over which a session sends the log.
+/// Who is at the other end of the connection over which a session sends WAL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SendsTo {
-    /// Two processes with these pids and starts: who receives, and who replays.
+    /// Pids and starts of two processes: the receiving and the replaying one.
     Standby((u32, u64), Option<(u32, u64)>),
-    /// A process of this host that is not recorded.
+    /// A process on this host that is not recorded.
     Process,
     OtherHost,
     NotKnown,
 }
 
-/// It was found doing this in so many passes in a row.
+/// What a session was found doing in some passes in a row.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
-    /// Number of the first.
+    /// Number of the first pass.
     pub(super) pass: u32,
     pub(super) passes: u32,
     holds: bool,
@@ -85,9 +84,9 @@ pub(super) struct Seen {
     pub(super) standby: StandbyWait,
     /// Passes before this one have been followed already.
     pub(super) followed: u32,
-    /// The kernel's time in run queues has been held against it.
+    /// It has been checked against the kernel's time in run queues.
     is_judged: bool,
-    /// Its passes when that time was told last, while it went on.
+    /// Its passes when that time was last reported, while it went on.
     passes_told: Option<u32>,
     /// When it was over at the latest, CLOCK_MONOTONIC; none while it goes on.
     pub(super) closed_ns: Option<u64>,
@@ -110,7 +109,7 @@ impl Seen {
         }
     }
 
-    /// At this moment, after this pass, these had the lock that it waits for.
+    /// At this moment, after this pass, these held the lock that it waits for.
     pub(super) fn hold(&mut self, now: u64, pass: u32, by: Vec<HeldBy>) {
         match self.held.last_mut() {
             Some(last) if *last.by == *by => last.until = pass,
@@ -122,22 +121,22 @@ impl Seen {
         }
     }
 
-    /// Who had the lock, in order. What was read when this wait was over already was another one's.
+    /// Who held the lock, in order. What was read when this wait was already over belongs to another one.
     pub(super) fn held(&self) -> impl DoubleEndedIterator<Item = &Held> {
         let end = self.closed_ns.unwrap_or(u64::MAX);
         self.held.iter().filter(move |held| held.since_ns <= end)
     }
 
-    /// Until which pass it is known who had the lock.
+    /// Up to which pass it is known who held the lock.
     pub(super) fn held_until(&self) -> Option<u32> {
         self.held().next_back().map(|held| held.until + 1)
     }
 
-    /// Passes before this one have been followed: who had the lock then is needed no longer.
+    /// Passes before this one have been followed: who held the lock then is no longer needed.
     pub(super) fn follow_to(&mut self, pass: u32) {
         self.followed = self.followed.max(pass);
         let over = self.held.partition_point(|held| held.until < pass);
-        // The last one may have it still.
+        // The last one may still hold it.
         self.held.drain(..over.min(self.held.len().saturating_sub(1)));
     }
 
@@ -161,16 +160,16 @@ pub(super) struct Track {
     pub(super) ended_ns: Option<u64>,
     /// Pid of the session that it works for: it is a parallel worker.
     pub(super) leader: Option<u32>,
-    /// It sends the log to a standby.
+    /// Where it sends WAL, if it does.
     pub(super) sends_to: Option<SendsTo>,
-    /// Up to where that has flushed the log, and when it had said so at the latest, CLOCK_MONOTONIC.
+    /// When (CLOCK_MONOTONIC, at the latest) the standby had reported flushing the WAL, and up to where.
     flushed: VecDeque<(u64, u64)>,
-    /// In which it waits when it has no work: it is a background process.
+    /// The wait event in which it waits for work, if it is a background process.
     pub(super) without_work: Option<u16>,
     pub(super) seen: VecDeque<Seen>,
     /// How many of these have been followed.
     pub(super) settled: usize,
-    /// When its last sleep ended that was sampled, and who ended it.
+    /// When its last sampled sleep ended, and who ended it.
     last_woken: Option<(u64, Waker)>,
     /// Time in run queues in which no pass has found it yet.
     queued_ns: u64,
@@ -179,8 +178,8 @@ pub(super) struct Track {
 }
 
 impl Track {
-    /// It was found off CPU at this moment. Events of different CPUs may change places: the end of this very sleep may have been
-    /// told before, and been taken for that of the one before.
+    /// It was found off CPU at this moment. Events of different CPUs may arrive out of order: the end of this very sleep may have been
+    /// reported already, and taken for that of the one before.
     pub(super) fn off_cpu(&mut self, now: u64, mut seen: Seen) {
         if let Some((woken_ns, waker)) = self.last_woken
             && woken_ns > now
@@ -198,7 +197,7 @@ impl Track {
         self.seen.push_back(seen);
     }
 
-    /// The sleep in which it was found last has ended.
+    /// The sleep in which it was last found has ended.
     pub(super) fn woken(&mut self, now: u64, waker: Waker) {
         self.last_woken = Some((now, waker));
         if let Some(seen) = self.seen.back_mut()
@@ -216,10 +215,9 @@ impl Track {
         }
     }
 
-    /// So long it was in run queues since this was said last, as the kernel counts. The sampler's own threads push sessions off
-    /// their CPU at just the moment of a pass: what was found in a run queue only once, and beyond that time, was on its CPU, in
-    /// the code where it was pushed off. Whoever is in a wait event was woken, so it did wait for a CPU. `waits`: whether a number
-    /// is that of a wait event.
+    /// How long it was in run queues since the last call, as the kernel counts. The sampler's own threads preempt sessions at the very
+    /// moment of a pass: what was found in a run queue only once, and beyond that time, was on its CPU, in the code where it was preempted.
+    /// A session in a wait event was woken, so it did wait for a CPU. `waits`: whether a number is that of a wait event.
     pub(super) fn queued(&mut self, ns: u64, period_ns: u64, waits: impl Fn(u16) -> bool) {
         let new = self.seen.iter().rev().take_while(|seen| !seen.is_judged).count();
         let first = self.seen.len() - new;
@@ -227,7 +225,7 @@ impl Track {
         let mut once: Vec<&mut Doing> = Vec::new();
         let mut open_passes = 0;
         for seen in self.seen.range_mut(first..) {
-            // It may go on: then more passes find it until this is said again.
+            // It may go on: then more passes find it before the next call.
             if seen.closed_ns.is_none() && seen.passes_told != Some(seen.passes) {
                 seen.passes_told = Some(seen.passes);
                 open_passes = seen.passes;
@@ -251,7 +249,7 @@ impl Track {
                 doing.kernel_stack = NO_STACK;
             }
         }
-        // Time that is left was between passes. It may stand for the row that goes on, and for one more.
+        // The time left was between passes. It may belong to the row that goes on, and to one more.
         self.queued_ns = left.min(period_ns * (1 + u64::from(open_passes)));
     }
 
@@ -266,14 +264,14 @@ impl Track {
         (pass < seen.end()).then_some(seen)
     }
 
-    /// It sends the log to a standby that had said before this moment that it has flushed it up to there.
+    /// The standby that it sends WAL to had reported, before this moment, flushing it up to this position.
     pub(super) fn standby_flushed(&mut self, now: u64, position: u64) {
         if self.flushed.back().is_none_or(|&(_, last)| last != position) {
             self.flushed.push_back((now, position));
         }
     }
 
-    /// Up to where its standby had flushed the log at a moment, at least.
+    /// Up to where its standby had flushed the WAL at a moment, at least.
     pub(super) fn standby_flushed_at(&self, moment: u64) -> Option<u64> {
         let after = self.flushed.partition_point(|&(time, _)| time <= moment);
         let (_, position) = self.flushed.get(after.checked_sub(1)?)?;

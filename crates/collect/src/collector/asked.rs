@@ -1,4 +1,4 @@
-//! What is looked up now and then, beside what the kernel sends by itself: who has a lock, transactions, latencies, what the server counts.
+//! What is looked up now and then, besides what the kernel sends: who holds a lock, transactions, latencies, what the server counts.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use crate::session::LiveSession;
 use crate::statements::POOLED;
 
 impl Collector {
-    /// Who ends a wait is known when it ends; who has the lock before that, by the database's own list.
+    /// Who ends a wait is known when it ends; until then the database's own list says who holds the lock.
     pub(super) fn look_who_holds_locks(&mut self, now: u64) {
         if let Some(causes) = &mut self.causes {
             for (pid, holders) in self.database.blockers(&causes.waiting_for_locks()) {
@@ -27,8 +27,7 @@ impl Collector {
         }
     }
 
-    /// A session that sends the log to a standby waits for that as if it had nothing to do: who it is tells the other end of its
-    /// connection.
+    /// A session that sends WAL to a standby waits for it as if it had nothing to do: the other end of its connection shows who it is.
     pub(super) fn look_who_has_the_log(&mut self) {
         let Some(causes) = &mut self.causes else {
             return;
@@ -39,7 +38,7 @@ impl Collector {
             if looks && let Some(standby) = self.database.standby(pid) {
                 causes.sends_to(pid, standby, &self.database.standbys());
             }
-            // One that sleeps for long is sampled once only.
+            // One that sleeps for long is sampled only once.
             if session.end.is_none() {
                 look_how_far_standby_is(causes, &*self.database, pid);
             }
@@ -70,7 +69,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Transactions of clients' sessions since the last time. Of hundreds that are idle none is looked at.
+    /// Counts transactions of client sessions since the last time. Idle ones, of which there may be hundreds, are not read.
     pub(super) fn count_transactions(&mut self, now: u64, of_all: bool) {
         let sessions = self.sessions.values_mut();
         let clients = sessions.filter_map(|session| {
@@ -80,19 +79,19 @@ impl Collector {
         let clients: Vec<u32> = clients.collect();
         let middle_ns = middle(self.counted_transactions_ns, now);
         self.counted_transactions_ns = now;
-        // From now on they are looked at with all others.
+        // From now on they are counted with all others.
         self.uncounted.clear();
         self.count_transactions_of(&clients, middle_ns);
     }
 
-    /// Begins to count those of sessions that have just been named, not only in the second after that.
+    /// Begins to count those of sessions that have just been named, without waiting for the next second.
     pub(super) fn begin_to_count(&mut self, now: u64) {
         if self.uncounted.is_empty() {
             return;
         }
         let mut uncounted = std::mem::take(&mut self.uncounted);
         self.count_transactions_of(&uncounted, now);
-        // Its counter is its own only from a moment on that nobody tells.
+        // When its counter becomes its own is not known: try again.
         uncounted.retain(|pid| {
             let session = self.sessions.get(pid);
             session.is_some_and(|session| !session.counts_transactions && session.is_client())
@@ -122,7 +121,7 @@ impl Collector {
         }
     }
 
-    /// What a session that has ended did after the last look at it.
+    /// Counts what a session that has ended did after it was last read.
     pub(super) fn count_last_transactions(&mut self, session: &LiveSession) {
         let number = self
             .engine
@@ -139,13 +138,13 @@ impl Collector {
         }
     }
 
-    /// What the server has answered since the last time.
+    /// Takes what the server has answered since the last time.
     pub(super) fn take_told(&mut self) {
         let told: Vec<Told> = self.statistics.iter().flat_map(ServerStatistics::take).collect();
         self.take_statistics(told);
     }
 
-    /// What the server says that its sessions execute. Texts are those of sessions that are recorded.
+    /// Takes what the server reports that its sessions execute. Texts are those of recorded sessions.
     fn take_shown(&mut self, asked_ns: u64, sessions: Vec<Shown>) {
         let mut said = HashMap::with_capacity(sessions.len());
         for session in sessions {
@@ -162,7 +161,7 @@ impl Collector {
         }
     }
 
-    /// What the server says that the application of a session calls itself, where the session does not say it. Who has been described
+    /// The application name that the server reports for a session, if the session itself does not have it. A session that was described
     /// without one is not described again.
     pub(super) fn application_told(&self, session: &LiveSession) -> Option<String> {
         let said = self.joined.at(session.pid, 0, monotonic_ns());
@@ -170,7 +169,7 @@ impl Collector {
         Some(said.application)
     }
 
-    /// What the server counts, of itself and of sessions that are recorded.
+    /// Takes what the server counts, for itself and for recorded sessions.
     pub(super) fn take_statistics(&mut self, told: Vec<Told>) {
         for told in told {
             let (from, to, grown) = match told {
@@ -204,7 +203,7 @@ impl Collector {
     }
 }
 
-/// Up to where the standby to which a session sends the log has said that it has flushed it.
+/// Notes up to where the standby that a session sends WAL to has reported flushing it.
 pub(super) fn look_how_far_standby_is(causes: &mut Causes, database: &dyn Database, pid: u32) {
     if causes.sends_log(pid)
         && let Some(position) = database.standby_flushed(pid)

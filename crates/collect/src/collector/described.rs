@@ -1,4 +1,4 @@
-//! What a recording says of itself: its description, losses, remarkable events.
+//! What a recording says about itself: its description, losses, remarkable events.
 
 use dbtime_model::recording::{CollectorMeta, Cost, DatabaseMeta, Meta, Note, Quality, SCHEMA_VERSION};
 
@@ -105,7 +105,7 @@ impl Collector {
         });
     }
 
-    /// Says when the sampler has not run: after that nobody knows what was in which second.
+    /// Notes when the sampler has not run: what happened in which of these seconds is not known.
     pub(super) fn note_standstill(&mut self) {
         let Some((length, until)) = self.engine.statistics().standstill else {
             return;
@@ -120,8 +120,8 @@ impl Collector {
         }
     }
 
-    /// The scheduler takes interrupts (where the kernel accounts for them) and time stolen by a hypervisor off the
-    /// runtime of the task they hit. Neither is in its run-queue time: it would be mistaken for time blocked.
+    /// The scheduler subtracts interrupts (if the kernel accounts for them) and time stolen by a hypervisor from the run time of the task
+    /// they hit. Neither is in its run-queue time: it would be mistaken for time blocked.
     pub(super) fn note_time_that_is_not_the_sessions(&mut self) {
         let times = self.host_cpu.since_start();
         let (stolen, all) = (times.interrupts_ns + times.stolen_ns, times.all_ns);

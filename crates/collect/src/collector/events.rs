@@ -1,4 +1,4 @@
-//! What the kernel has sent: samples, totals, beginnings and ends, each taken into the account of its session.
+//! What the kernel has sent: samples, totals, beginnings and ends, each entered into the account of its session.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::session::{LiveSession, Reported, Unused};
 use crate::{CollectError, causes, process};
 
 impl Collector {
-    /// Takes an event into the account of its session.
+    /// Enters an event into the account of its session.
     pub(super) fn take(&mut self, event: Event) -> Result<(), CollectError> {
         match event {
             Event::Sample(sample) => self.take_sample(&sample),
@@ -126,7 +126,7 @@ impl Collector {
         let held = match (&sample.locks, self.options.mechanism) {
             (Some(locks), Mechanism::Bpf) => self.held_locks.number(locks, name),
             (None, Mechanism::Bpf) => HeldId::NOT_READ,
-            // They are not looked for: the recording says so as a whole.
+            // They are not read: the recording says so as a whole.
             (_, Mechanism::Proc) => HeldId::NONE,
         };
         let found = session.sample(sample, (kernel, user), held);
@@ -167,7 +167,7 @@ impl Collector {
         }
     }
 
-    /// The session of this process has been seen in a statement.
+    /// The session of this process has been seen executing a statement.
     pub(super) fn see_statement(&mut self, pid: u32, statement: u64) {
         let now = Instant::now();
         let text_of = |statement| self.database.statement_text(pid, statement, self.options.texts);
@@ -193,7 +193,7 @@ impl Collector {
         let Some(leader) = session.leader_pid().and_then(|pid| self.sessions.get(&pid)) else {
             return;
         };
-        // In a namespace of its own the database numbers processes otherwise.
+        // In a pid namespace of its own, the database has other pids.
         if process::innermost_pid(leader.pid) != Some(leader.pid) {
             return;
         }
@@ -205,7 +205,7 @@ impl Collector {
         }
     }
 
-    /// The same of all of them.
+    /// The same for all of them.
     pub(super) fn take_clients_of_leaders(&mut self) {
         let is_worker = |session: &&LiveSession| session.leader_pid().is_some() && !session.has_client();
         let workers: Vec<u32> = self

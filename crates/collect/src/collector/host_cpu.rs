@@ -1,4 +1,4 @@
-//! What all CPUs of the host did: whom a session waited for that waited for a CPU.
+//! What all CPUs of the host did: whom a session waiting for a CPU waited for.
 
 use dbtime_model::{CounterRow, SessionId, counter};
 
@@ -7,12 +7,12 @@ use crate::clock::monotonic_ns;
 use crate::host::CpuTimes;
 use crate::seconds::middle;
 
-/// Names of processes that are kept of a second: who has less than a hundredth of the CPUs' time is not looked for by name.
+/// Process names kept per second, those with the most samples; the rest is one sum.
 const MOST_NAMES: usize = 20;
-/// Stands for the others: no process is called so.
+/// Stands for the others: no process has this name.
 const OTHERS: &str = "";
 
-/// What they did until the last look.
+/// What they had done when last read.
 #[derive(Debug)]
 pub(super) struct HostCpu {
     at_start: CpuTimes,
@@ -30,14 +30,14 @@ impl HostCpu {
         }
     }
 
-    /// From the begin of the recording until the last look.
+    /// From the start of the recording until they were last read.
     pub(super) fn since_start(&self) -> CpuTimes {
         self.times.since(self.at_start)
     }
 }
 
 impl Collector {
-    /// Since the last time.
+    /// Counts what they did since the last time.
     pub(super) fn count_host_cpu(&mut self) {
         let (now, times) = (monotonic_ns(), CpuTimes::now());
         let host = &mut self.host_cpu;

@@ -1,4 +1,4 @@
-//! How much memory sessions have now: a level, which is no growth and adds up with none.
+//! How much memory sessions have now: a level, which is not a growth and must not be summed.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ const NAMES: [(&str, &str); 2] = [("RssAnon", level::RSS_ANON_BYTES), ("VmSwap",
 #[derive(Debug, Clone, Copy)]
 pub struct SessionProcess {
     pid: u32,
-    /// When it began, CLOCK_MONOTONIC: another process may have its pid by the time it is looked at.
+    /// When it began, CLOCK_MONOTONIC: another process may have its pid by the time it is read.
     start_ns: u64,
 }
 
@@ -24,14 +24,14 @@ impl SessionProcess {
     /// Its /proc/PID/status, if the process is still there.
     fn status(self) -> Option<String> {
         let status = std::fs::read_to_string(process::path(self.pid, "status")).ok()?;
-        // Afterwards: whoever has the pid now had it when the file was read, or came later.
+        // Checked afterwards: whoever has the pid now had it when the file was read, or came later.
         let began_ns = monotonic_at_tick(process::start_ticks(self.pid)?);
         (began_ns <= self.start_ns.saturating_add(TICK_NS)).then_some(status)
     }
 }
 
 impl Collector {
-    /// Which processes the sessions are that are recorded now and have not ended.
+    /// The processes of the sessions that are recorded now and have not ended.
     pub fn processes(&self) -> HashMap<SessionId, SessionProcess> {
         let live = self.sessions.values().filter(|session| session.end.is_none());
         let known = live.filter_map(|session| Some((session, session.start_ns()?)));
@@ -47,8 +47,8 @@ impl Collector {
     }
 }
 
-/// Those of the sessions with these ids, as rows of this second (microseconds since the Unix epoch). Of one that has ended, or that the
-/// kernel does not tell of, none.
+/// The levels of the sessions with these ids, as rows of this second (microseconds since the Unix epoch). None for one that has ended, or
+/// that the kernel does not report.
 pub fn levels(
     processes: &HashMap<SessionId, SessionProcess>,
     of: &HashSet<SessionId>,
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(names(pid, monotonic_ns()), both);
         // The session had this pid before this process had it.
         assert_eq!(names(pid, began_ns - 2 * TICK_NS), [""; 0]);
-        // No process has the last number there can be.
+        // No process has the largest possible pid.
         assert_eq!(names(u32::MAX, monotonic_ns()), [""; 0]);
     }
 

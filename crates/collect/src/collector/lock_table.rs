@@ -1,10 +1,10 @@
-//! The server's lock table, where it is looked at.
+//! The server's lock table, if it is read.
 
 use super::Collector;
 use crate::bpf::thread_cpu_ns;
 
 impl Collector {
-    /// Whether the lock table can be read is said before anything is recorded.
+    /// Reports whether the lock table can be read, before anything is recorded.
     pub(super) fn find_locks(&mut self) {
         if self.locks.is_none() {
             return;
@@ -24,7 +24,7 @@ impl Collector {
         }
     }
 
-    /// Who has and who wants which lock of the server's table.
+    /// Records who holds and who waits for which lock of the server's table.
     pub(super) fn look_at_locks(&mut self, now: u64) {
         let Some(locks) = self.locks.as_mut().filter(|locks| locks.is_due(now)) else {
             return;
@@ -47,7 +47,7 @@ impl Collector {
         }
     }
 
-    /// Those that are held or wanted now are told up to now.
+    /// Reports those held or waited for now, up to now.
     pub(super) fn finish_locks(&mut self) {
         if let Some(locks) = &mut self.locks {
             locks.finish(&mut self.rows);

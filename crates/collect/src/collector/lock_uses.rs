@@ -1,4 +1,4 @@
-//! Uses of internal locks, where they are counted.
+//! Uses of internal locks, if they are counted.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::lock_uses::LockWords;
 use crate::symbols::Symbolizer;
 
 impl Collector {
-    /// Uses of internal locks count from the one moment to the other (microseconds since the Unix epoch), where they are counted. The
-    /// first one has not come yet when this is called first; the other may become another one.
+    /// Sets between which moments (microseconds since the Unix epoch) uses of internal locks count, if they are counted. The first call has
+    /// to come before `begin_us`; later ones may change `end_us`.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -25,7 +25,7 @@ impl Collector {
         }
     }
 
-    /// What was counted of these, once their time is over: by then the probes are gone.
+    /// What was counted of these, once their time is over: by then the probes are removed.
     pub fn lock_uses(&self) -> Option<&LockUses> {
         self.lock_counter.as_ref()?.uses()
     }
@@ -52,7 +52,7 @@ impl Collector {
             }
 
             fn code(&mut self, pid: u32, caller: u64, outer: u64) -> StackId {
-                // The calls, and not what comes behind them: the first address of a stack is taken as it is.
+                // The call itself, not what follows it: the first address of a stack is taken as it is.
                 match (caller, outer) {
                     (0, _) => NO_STACK,
                     (_, 0) => self.1.user_stack(pid, &[caller - 1], &[], |_| None),
@@ -65,7 +65,7 @@ impl Collector {
         };
         let mut words = Words(&mut *self.database, &mut self.symbolizer);
         counter.finish(self.sessions.keys().copied(), &mut words, self.clock)?;
-        // As long as they are still executed their texts can be read.
+        // As long as statements are still executing, their texts can be read.
         for (pid, statement) in counter.take_statements() {
             self.see_statement(pid, statement);
         }

@@ -1,4 +1,4 @@
-//! Records the sessions of a server: finds them, takes the kernel's events, hands on rows.
+//! Records the sessions of a server: finds them, takes the kernel's events, passes on rows.
 
 mod asked;
 mod described;
@@ -57,17 +57,17 @@ pub(crate) use start::database_of;
 const MOST_STACKS: usize = 4_000;
 const MOST_STACK_BYTES: usize = 48 << 20;
 const MOST_ROWS: usize = 100_000;
-/// As long as a process has not named itself, it is asked this often.
+/// How often a process is checked for its title until it has set one.
 const LOOK_FOR_TITLE: Duration = Duration::from_millis(5);
-/// A pass that was under way when a session ended has sent what it found after so long at the latest.
+/// A pass that was in progress when a session ended has sent what it found within this time.
 const LATE_SAMPLES_NS: u64 = 50_000_000;
 
-/// What has no room, of which a recording says so once.
+/// What there is no room for, which a recording notes once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum NoRoomFor {
     /// Comments of statements.
     Comments,
-    /// Plans that are told apart.
+    /// Distinct plans.
     Plans,
     /// Names of files.
     Files,
@@ -85,52 +85,52 @@ pub struct Collector {
     names: Rc<dyn WaitNames>,
     titles: Rc<Titles>,
     held_locks: Rc<HeldLocks>,
-    /// What the server says that its sessions execute, where it is asked.
+    /// What the server reports that its sessions execute, if it is queried.
     joined: Rc<Joined>,
-    /// Samples tell which internal locks a session has; of the server that was there first.
+    /// Samples contain the internal locks that a session holds: as it was with the first server.
     lists_locks: bool,
-    /// Where the server's lock table is looked at.
+    /// Set if the server's lock table is read.
     locks: Option<LockWatch>,
-    /// Of those that have named themselves.
+    /// Learned from those that have set their title.
     alike: Alike,
     statements: Statements,
     comments: Comments,
     symbolizer: Symbolizer,
-    /// Where stacks are unwound.
+    /// Set if stacks are unwound.
     unwinding: Option<Unwinding>,
-    /// Where the kernel tells who ends a sleep.
+    /// Set if the kernel reports who ends a sleep.
     causes: Option<Causes>,
     /// The exact tier only.
     latencies: Option<Latencies>,
-    /// What is noted once in a recording, and has been.
+    /// What has been noted, once in a recording.
     noted: BTreeSet<NoRoomFor>,
-    /// In the database's own functions, where they are wanted.
+    /// In the database's own functions, if wanted.
     probes: Option<OracleProbes>,
-    /// In the functions that take internal locks and give them back, where they are wanted.
+    /// In the functions that acquire and release internal locks, if wanted.
     lock_counter: Option<LockCounter>,
     sessions: HashMap<u32, LiveSession>,
-    /// Of these, who may have no name yet: whoever began, or was found, until the name is there.
+    /// Those of them that may have no name yet: each new one, until its name is there.
     nameless: BTreeSet<u32>,
-    /// Clients' sessions that have a name, and whose transactions are not counted yet.
+    /// Client sessions that have a name, and whose transactions are not counted yet.
     uncounted: Vec<u32>,
-    /// Whose last totals have come: their accounts are open for a moment.
+    /// Sessions whose last totals have arrived: their accounts stay open for a moment.
     ending: Vec<u32>,
     next_id: u64,
-    /// Processes of sessions that began, or were found, since the last look at the lock table.
+    /// Processes of sessions that began, or were found, since the lock table was last read.
     newcomers: Vec<u32>,
     free_slots: Vec<u32>,
-    /// Slots that the kernel gives to sessions that begin.
+    /// Slots that the kernel gives to new sessions.
     ready_slots: BTreeSet<u32>,
     used_slots: u32,
-    /// What the kernel has sent and was not looked at yet.
+    /// What the kernel has sent and was not processed yet.
     waiting: VecDeque<Event>,
     rows: Rows,
-    /// How many of them are of files that there are no more.
+    /// How many of them are about files that no longer exist.
     unnamed: Unnamed,
     windows: Windows,
-    /// Where the recording ends (CLOCK_MONOTONIC), once it has: no more rows come.
+    /// When the recording ended (CLOCK_MONOTONIC), once it has: no more rows follow.
     end_ns: Option<u64>,
-    /// Totals of sessions that were too short to be sampled each.
+    /// Totals of sessions that were too short to be sampled individually.
     pool: Pool,
     quality: Quality,
     reasons: Vec<String>,
@@ -141,18 +141,18 @@ pub struct Collector {
     next_check_ns: u64,
     lost_at_check: u64,
     host_cpu: HostCpu,
-    /// Without a slot.
+    /// Sessions without a slot.
     left_out: LeftOut,
     /// What the sampler has reported up to this moment (CLOCK_MONOTONIC) has been taken.
     accounted_ns: u64,
-    /// The same once all that waits has been taken.
+    /// The same, once all waiting events have been taken.
     reported_ns: u64,
     /// End of the last standstill that was noted, CLOCK_MONOTONIC.
     stood_still_until: u64,
     counted_transactions_ns: u64,
-    /// What the server counts, where it is asked.
+    /// What the server counts, if it is queried.
     statistics: Option<ServerStatistics>,
-    /// It has to be told who is to be asked.
+    /// Set while it is to be told which server to query.
     to_ask: Option<ToAsk>,
     versions: Versions,
 }
@@ -161,7 +161,7 @@ impl Collector {
     /// Waits at most this long, then takes what the kernel has sent. Call it at least ten times a second.
     ///
     /// # Errors
-    /// A kernel map could not be written: nothing that could be recorded is left.
+    /// A kernel map could not be written: recording cannot go on.
     pub fn step(&mut self, longest: Duration) -> Result<Status, CollectError> {
         let now = monotonic_ns();
         let nameless = self.is_anyone_about_to_be_named(now);
@@ -172,11 +172,11 @@ impl Collector {
             } else {
                 longest
             };
-            // Before they are taken: what it reports meanwhile may be among them or not.
+            // Before they are taken: what it reports meanwhile may or may not be among them.
             self.reported_ns = self.engine.statistics().reported_ns;
             self.waiting = self.engine.wait(longest)?.into();
         }
-        // What is left is looked at once rows have been taken: what the kernel keeps meanwhile has a bound too.
+        // The rest is processed once rows have been taken: what the kernel keeps meanwhile is limited too.
         while !self.has_much_to_take()
             && let Some(event) = self.waiting.pop_front()
         {
@@ -239,7 +239,7 @@ impl Collector {
     /// Ends sampling and accounts for the time up to now.
     ///
     /// # Errors
-    /// As [`Collector::step`].
+    /// As for [`Collector::step`].
     pub fn finish(&mut self) -> Result<(), CollectError> {
         self.look_who_holds_locks(monotonic_ns());
         self.look_who_has_the_log();
@@ -247,7 +247,8 @@ impl Collector {
         self.engine.stop();
         self.take_clients_of_leaders();
         self.finish_lock_uses()?;
-        // All ends with the accounts: on a busy host it takes a while until this thread has a CPU again, and what waits in the ring, too.
+        // Everything ends with the accounts: on a busy host it takes a while until this thread gets a CPU again and reads what waits in the
+        // ring.
         let end = match self.engine.statistics().ended_ns {
             0 => monotonic_ns(),
             ended => ended,
@@ -303,8 +304,8 @@ impl Collector {
         }
     }
 
-    /// Describes stacks and statements once more when they are seen next, and says once more what is said once: what was taken until now
-    /// is in a recording that ends at this moment (microseconds since the Unix epoch), with the notes of its time.
+    /// Describes stacks and statements again when they are next seen, and repeats what is noted once: what was taken so far is in a
+    /// recording that ends at this moment (microseconds since the Unix epoch), with the notes of its time.
     pub fn describe_again(&mut self, end_us: i64) {
         self.symbolizer.describe_again();
         self.versions.forget_before(end_us);
@@ -314,18 +315,18 @@ impl Collector {
         self.noted.clear();
     }
 
-    /// Every id that sessions have which live now: as their application calls itself, they may have several.
+    /// All ids of sessions that are alive now: one may have several, as its application renames itself.
     pub fn ids(&self) -> impl Iterator<Item = SessionId> {
         self.sessions.values().flat_map(LiveSession::ids)
     }
 
-    /// The time of day by the clock of the recording, microseconds since the Unix epoch: it does not step when the host's is set.
+    /// The time of day by the clock of the recording, microseconds since the Unix epoch: it does not step when the host's clock is set.
     pub fn now_us(&self) -> i64 {
         self.clock.wall_us(monotonic_ns())
     }
 
-    /// True when the kernel's totals up to this moment (microseconds since the Unix epoch) have been taken, and short sessions have no
-    /// time before it that is still to be divided. After a standstill of dbtime both take a while, whatever the clock says.
+    /// True if the kernel's totals up to this moment (microseconds since the Unix epoch) have been taken, and short sessions have no time
+    /// before it that is still to be divided. After a standstill of dbtime both take a while, whatever the clock says.
     pub fn is_settled(&self, until_us: i64) -> bool {
         self.clock.wall_us(self.accounted_ns) >= until_us
             && self.pool.first_us().is_none_or(|first| first >= until_us)
@@ -356,8 +357,8 @@ impl Collector {
         self.quality.samples
     }
 
-    /// True when so many rows wait that they should be taken now: stacks that are all different, as deep recursion and code that
-    /// is compiled at run time make them, are some kilobytes each.
+    /// True if so many rows wait that they should be taken now: stacks that are all different, as from deep recursion and code compiled at
+    /// run time, are some kilobytes each.
     pub fn has_much_to_take(&self) -> bool {
         self.symbolizer.new_stacks() >= MOST_STACKS
             || self.symbolizer.new_stack_bytes() >= MOST_STACK_BYTES

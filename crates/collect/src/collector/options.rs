@@ -9,33 +9,33 @@ use crate::database::Texts;
 use crate::lock_requests::Locks;
 use crate::postgres::Connect;
 
-/// Samples per second that can be asked for.
+/// Samples per second that can be requested.
 pub const RATES_HZ: RangeInclusive<u32> = 1..=4999;
 
 /// How long a row can be: the seconds in a window of rows.
 pub const RESOLUTIONS_S: RangeInclusive<u32> = 1..=3600;
-/// However long windows are, so much at the beginning of a recording is kept by the second, and is on disk as soon.
+/// However long windows are, this much at the start of a recording is kept by the second, and is on disk as soon.
 pub const WHOLE_SECONDS: Duration = Duration::from_secs(300);
 
 /// What to record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// The only server of this host.
+    /// The only server on this host.
     OnlyServer,
     /// The server on this data directory.
     Server(PathBuf),
     /// One session. The pid of a postmaster means its server.
     Process(u32),
-    /// A process that is no database's, and its children: it has no wait events.
+    /// A process that belongs to no database, and its children: it has no wait events.
     AnyProcess(u32),
     /// The sessions of an Oracle instance that this MAP lists.
     Oracle(PathBuf),
 }
 
-/// What looks at the sessions.
+/// How sessions are observed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Mechanism {
-    /// Programs in the kernel.
+    /// BPF programs.
     #[default]
     Bpf,
     /// A thread that reads /proc and the memory of the processes: the sampled tier only.
@@ -49,7 +49,7 @@ pub struct Options {
     pub target: Target,
     /// Samples per second and session, in [`RATES_HZ`].
     pub rate_hz: u32,
-    /// What looks at the sessions.
+    /// How sessions are observed.
     pub mechanism: Mechanism,
     /// How exact the times are.
     pub tier: Tier,
@@ -57,23 +57,23 @@ pub struct Options {
     pub wakers: bool,
     /// Put probes into Oracle's functions that begin and end a wait; in the exact tiers only.
     pub uprobes: bool,
-    /// Put probes into PostgreSQL's functions that take LWLocks and give them back, and count all uses of these.
+    /// Put probes into PostgreSQL's functions that acquire and release LWLocks, and count all uses of these.
     pub lock_uses: bool,
     /// What is kept of the texts of statements.
     pub texts: Texts,
-    /// Data directories of standbys of a server, of which the processes that receive and replay its log are recorded too.
+    /// Data directories of a server's standbys, whose processes that receive and replay WAL are recorded too.
     pub standbys: Vec<PathBuf>,
     /// Count what the kernel counts for every task: switches, faults, calls, bytes.
     pub task_counts: bool,
     /// Which locks of the server's lock table are recorded.
     pub locks: Locks,
-    /// Ask the server for what it counts itself; none: no connection is made.
+    /// Query the server for what it counts itself; none: no connection is made.
     pub connect: Option<Connect>,
-    /// Time stays in its second, whatever is known of it by then: it does not wait for the session's next sample.
+    /// Time is accounted for in its second, with what is known by then: it does not wait for the session's next sample.
     pub at_once: bool,
-    /// Rows of windows of so many seconds, after the first minutes ([`WHOLE_SECONDS`]).
+    /// Seconds in a window of rows, after the first minutes ([`WHOLE_SECONDS`]).
     pub resolution_s: u32,
-    /// Take the engine of older kernels also where the better one works.
+    /// Use the engine of older kernels even if the better one works.
     pub task_iterator: bool,
 }
 
@@ -107,6 +107,6 @@ pub enum Status {
     Recording,
     /// The server has gone, at this moment; it is taken up again when it comes back.
     ServerGone(Instant),
-    /// The one session that was asked for has ended.
+    /// The one session to record has ended.
     Ended,
 }

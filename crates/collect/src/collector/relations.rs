@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Collector;
 
-/// How many rows of each kind, from the first on, are of a server that has ended, on another directory than the one that runs now: in that
+/// How many rows of each kind, from the first on, are from a server that has ended, on another directory than the current one, in which
 /// their numbers mean something else.
 #[derive(Debug, Default)]
 pub(super) struct Unnamed {
@@ -15,7 +15,7 @@ pub(super) struct Unnamed {
 }
 
 impl Collector {
-    /// Names those of which rows have only a file or an id, before the rows are handed on.
+    /// Names those that rows have only as a file or an id, before the rows are passed on.
     pub(super) fn name_relations(&mut self) {
         let Collector {
             database,
@@ -45,7 +45,7 @@ impl Collector {
         }
     }
 
-    /// The rows that wait keep the names that they have: the files of which they are cannot be looked at any longer.
+    /// The waiting rows keep the names that they have: their files can no longer be read.
     pub(super) fn name_no_more(&mut self) {
         self.unnamed = Unnamed {
             latency: self.rows.latency.len(),

@@ -1,4 +1,4 @@
-//! A server that runs again in the place of one that had ended: everything about it is new, perhaps its version and its files.
+//! A server that runs in place of one that ended: everything about it is new, perhaps its version and its files.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,13 @@ use crate::alike::Alike;
 use crate::clock::monotonic_ns;
 use crate::database::Restart;
 
-/// It has said by then where it listens.
+/// How long it may take to say where it listens.
 const SAYS_WHERE_WITHIN: Duration = Duration::from_secs(10);
 
-/// A server that has to be asked for its statistics and is not yet.
+/// A server that has to be queried for its statistics and is not yet.
 pub(super) struct ToAsk {
     since: Instant,
-    /// It did not say in time where it listens: what it counts is not known, until it starts again.
+    /// It did not say in time where it listens: what it counts is not known, until it is restarted.
     is_given_up: bool,
     /// See [`crate::database::Database::ask_anew`].
     goes_on: bool,
@@ -27,7 +27,7 @@ impl Collector {
             counter.stop(restart.text.clone());
         }
         self.note(restart.text);
-        // Numbers mean what they did in the server of which they are: what came of it gets its names now.
+        // Numbers have the meaning of the server that they come from: those of the old one get their names now.
         self.take_latencies(monotonic_ns())?;
         self.end_sessions(u64::MAX)?;
         self.end_others()?;
@@ -54,7 +54,7 @@ impl Collector {
         self.to_ask = self.statistics.is_some().then(|| ToAsk {
             since: Instant::now(),
             is_given_up: false,
-            // One before it that was not asked in time has not gone on either.
+            // If the one before it was never queried, that one must have continued, too.
             goes_on: !restart.has_other_files && self.to_ask.as_ref().is_none_or(|to_ask| to_ask.goes_on),
         });
         if self.to_ask.is_some() {
@@ -64,7 +64,7 @@ impl Collector {
         self.take_up_database()
     }
 
-    /// Has it asked for its statistics, once it says where it listens.
+    /// Has its statistics queried, once it says where it listens.
     pub(super) fn ask_anew(&mut self) {
         let (Some(to_ask), Some(statistics), Some(connect)) =
             (&mut self.to_ask, &self.statistics, &self.options.connect)

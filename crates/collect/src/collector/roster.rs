@@ -1,4 +1,4 @@
-//! Who is recorded: sessions are taken up, followed through a restart of their server, and their accounts closed.
+//! Which sessions are recorded: they are taken up, followed through a restart of their server, and their accounts closed.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -12,11 +12,11 @@ use crate::left_out::LeftOut;
 use crate::session::{Identity, LiveSession};
 use crate::{CollectError, process};
 
-/// How often the database is looked at: for a server that has gone, for what is new.
+/// How often the database is checked: for a server that has gone, for what is new.
 const LOOK_AT_DATABASE: Duration = Duration::from_millis(250);
-/// A session of which nothing is reported for this long is looked for.
+/// If nothing is reported about a session for this long, its process is looked for.
 const UNREPORTED_NS: u64 = 3_000_000_000;
-/// Time of a session without numbers that is worth a word.
+/// Time of a session without numbers that is worth mentioning.
 const LEAST_MISSING_NS: u64 = 100_000_000;
 
 impl Collector {
@@ -28,8 +28,8 @@ impl Collector {
         source: WaitSource,
         slot: Option<u32>,
     ) -> Result<(), CollectError> {
-        // The end of an earlier process of this pid was lost, or has only just come; or it was found in the list of
-        // processes before this event came.
+        // The end of an earlier process with this pid was lost, or has only just arrived; or it was found in the list of processes before
+        // this event arrived.
         let earlier = self.sessions.remove(&pid);
         let is_watched = slot.is_some() && earlier.is_none();
         if let Some(earlier) = earlier {
@@ -73,7 +73,7 @@ impl Collector {
 
     /// Closes the accounts of the sessions that ended before this moment (CLOCK_MONOTONIC).
     pub(super) fn end_sessions(&mut self, before: u64) -> Result<(), CollectError> {
-        // Not all sessions are looked at: there may be thousands, and this is done many times a second.
+        // Does not go through all sessions: there may be thousands, and this is done many times a second.
         let mut ending = std::mem::take(&mut self.ending);
         let mut ended = Vec::new();
         ending.retain(|pid| match self.sessions.get(pid).and_then(LiveSession::end_ns) {
@@ -94,7 +94,7 @@ impl Collector {
         Ok(())
     }
 
-    /// True when a process is so young that it may name itself at any moment.
+    /// True if a process is so new that it may set its title at any moment.
     pub(super) fn is_anyone_about_to_be_named(&self, now: u64) -> bool {
         let mut sessions = self.nameless.iter().filter_map(|pid| self.sessions.get(pid));
         sessions.any(|session| session.is_about_to_be_named(now))
@@ -115,7 +115,7 @@ impl Collector {
         });
     }
 
-    /// Closes the account of a session: with the totals of its end, or, where these were lost, with the last ones.
+    /// Closes the account of a session: with the totals of its end, or, if these were lost, with the last ones.
     pub(super) fn end_session(&mut self, mut session: LiveSession) -> Result<(), CollectError> {
         self.count_last_transactions(&session);
         match session.end.take() {
@@ -134,7 +134,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Closes the account of a session that ended at this moment, or before, with the last numbers that came of it.
+    /// Closes the account of a session that ended at this moment, or before, with the last numbers received.
     pub(super) fn abandon(&mut self, session: &mut LiveSession, end_ns: u64) {
         let until = session.accounted_ns().unwrap_or(end_ns);
         let missing = end_ns.saturating_sub(until);
@@ -145,7 +145,7 @@ impl Collector {
         self.quality.samples += session.abandon(self.clock, &mut self.rows, &mut self.pool);
     }
 
-    /// What the database says that it does not tell, or how it is told.
+    /// Adds what the database reports as missing, or as determined in another way.
     pub(super) fn take_reasons(&mut self) {
         for reason in self.database.reasons() {
             if !self.reasons.contains(&reason) {
@@ -154,7 +154,7 @@ impl Collector {
         }
     }
 
-    /// Begins with a database: takes up the sessions that exist.
+    /// Begins with a database: takes up its existing sessions.
     pub(super) fn take_up_database(&mut self) -> Result<(), CollectError> {
         self.take_reasons();
         self.take_names()?;
@@ -167,7 +167,7 @@ impl Collector {
         self.engine.set_waits(&self.names.traits())
     }
 
-    /// False when there is no room for it.
+    /// False if there is no room for it.
     pub(super) fn adopt(&mut self, member: Member) -> Result<bool, CollectError> {
         let (pid, source) = (member.pid, member.source);
         let Some(slot) = self.engine.place_of(pid).or_else(|| self.take_slot()) else {
@@ -179,7 +179,7 @@ impl Collector {
             .unwinding
             .as_mut()
             .map_or(0, |unwinding| unwinding.adopt(pid));
-        // A process of another server has its code elsewhere: it is unwound when its own map has been read.
+        // A process of another server has its code elsewhere: it is unwound once its own mappings have been read.
         let space = if member.is_of_parent { space } else { 0 };
         self.engine.watch(slot, (pid, 0), source, is_parent, space)?;
         if let Some(probes) = &self.probes {
@@ -232,9 +232,9 @@ impl Collector {
         Ok(())
     }
 
-    /// Ends the sessions of which the kernel has reported nothing for some seconds and that are gone: they ended between
-    /// being listed and being watched, or the event of their end was lost. What it has reported and was not taken yet does not
-    /// count: on a saturated host that may be seconds, with the very ends in it.
+    /// Ends the sessions that are gone and about which the kernel has reported nothing for some seconds: they ended between being listed
+    /// and being watched, or the event of their end was lost. Time whose events have not been taken yet does not count: on a saturated host
+    /// that may be seconds, with those very ends in it.
     pub(super) fn drop_unreported(&mut self) -> Result<(), CollectError> {
         let taken_until = self.accounted_ns;
         let gone: Vec<u32> = self
@@ -273,7 +273,7 @@ impl Collector {
         self.take_up(LeftOut::found)
     }
 
-    /// `leave_out`: what is to be done about one for which there is no room.
+    /// `leave_out`: what to do with one that there is no room for.
     pub(super) fn take_up(&mut self, leave_out: fn(&mut LeftOut, u32)) -> Result<(), CollectError> {
         let mut newcomers = self.database.members();
         self.left_out.keep(newcomers.iter().map(|member| member.pid));
@@ -295,7 +295,7 @@ impl Collector {
         if let Some(text) = self.database.gone_with(pid) {
             self.note(text);
             self.gone = Some(Instant::now());
-            // By what was read of its files: they may be others when it comes back.
+            // From what was read of its files: they may be others when it comes back.
             self.name_relations();
         } else if self.database.parent().is_none() && self.sessions.is_empty() && self.gone.is_none() {
             self.note("all sessions have ended".to_string());
@@ -310,7 +310,7 @@ impl Collector {
         self.looked_at_database = Instant::now();
         self.ask_anew();
         match self.database.look(self.gone.is_some()) {
-            // As long as the parent lives it may have children that nobody tells of.
+            // As long as the parent lives, it may have children that are not reported.
             None if !self.engine.sees_births() && self.is_parent_recorded() => self.take_up_newcomers(),
             None => Ok(()),
             Some(Change::Newcomers) => self.take_up_newcomers(),
@@ -324,18 +324,18 @@ impl Collector {
         }
     }
 
-    /// Takes up the sessions that are new, and ends those that are none any longer.
+    /// Takes up new sessions, and ends those that no longer belong to the database.
     pub(super) fn take_members(&mut self) -> Result<(), CollectError> {
         self.end_others()?;
         self.take_names()?;
-        // What has ended keeps the names by which its numbers came.
+        // Ended sessions keep the names that their numbers came with.
         for session in self.sessions.values_mut().filter(|session| session.end.is_none()) {
             session.set_names(Rc::clone(&self.names));
         }
         self.take_up_newcomers()
     }
 
-    /// Ends the sessions that are none of the database any longer.
+    /// Ends the sessions that no longer belong to the database.
     pub(super) fn end_others(&mut self) -> Result<(), CollectError> {
         let members = self.database.members();
         let is_member = |session: &LiveSession| members.iter().any(|member| session.is(member));
@@ -353,7 +353,7 @@ impl Collector {
         Ok(())
     }
 
-    /// The id of a session that begins, or was found.
+    /// The id for a session that begins, or was found.
     fn take_id(&mut self, pid: u32) -> SessionId {
         if self.locks.is_some() {
             self.newcomers.push(pid);

@@ -1,4 +1,4 @@
-//! Places of sessions in the kernel's list: free ones, and those that are ready for who comes next.
+//! Slots of sessions in the kernel's list: free ones, and those ready for new sessions.
 
 use super::Collector;
 use crate::{CollectError, process};
@@ -35,7 +35,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Slots that were given to sessions of which nobody told, and that have ended since, are free.
+    /// Frees slots that were given to sessions that were never reported and have ended since.
     pub(super) fn free_lost_slots(&mut self) -> Result<(), CollectError> {
         for slot in self.ready_slots.clone() {
             if let Some(pid) = self.engine.task_in(slot)

@@ -1,4 +1,4 @@
-//! How recording begins: the database is found, programs are loaded, the sessions that exist are taken up.
+//! How recording begins: the database is found, programs are loaded, existing sessions are taken up.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::panic::resume_unwind;
@@ -36,7 +36,7 @@ use crate::symbols::Symbolizer;
 use crate::unwind::Unwinding;
 use crate::{CollectError, host, priority, privilege};
 
-/// Where passes are rarer than this allows, recording begins before the first one.
+/// If passes are rarer than this allows, recording begins before the first one.
 const LONGEST_FIRST_PASS: Duration = Duration::from_millis(300);
 
 /// The database of a target.
@@ -47,7 +47,7 @@ pub(crate) fn database_of(target: &Target) -> Result<Box<dyn Database>, CollectE
     database_with_standbys(target, &[])
 }
 
-/// The same, with the processes of these standbys of it that receive and replay.
+/// The same, with the receiving and replaying processes of these standbys.
 fn database_with_standbys(target: &Target, standbys: &[PathBuf]) -> Result<Box<dyn Database>, CollectError> {
     let whole =
         |database: PostgresDatabase| Ok::<_, CollectError>(Box::new(database.with_standbys(standbys)?));
@@ -62,8 +62,8 @@ fn database_with_standbys(target: &Target, standbys: &[PathBuf]) -> Result<Box<d
 }
 
 impl Collector {
-    /// Finds the target, loads the programs and takes up the sessions that exist. When it returns, samples are taken. `ending`: when
-    /// no more time is spent on names.
+    /// Finds the target, loads the programs and takes up the existing sessions. When it returns, sampling has begun. `ending`: when no more
+    /// time is spent on names.
     ///
     /// # Errors
     /// Missing privileges or kernel features, no such server or session; the message says what to do.
@@ -86,7 +86,7 @@ impl Collector {
             symbolizer.set_parent(parent);
         }
         let clock = Clock::start();
-        // Half a second of reading names, half a second in which the kernel checks the programs: at the same time.
+        // Reading names takes half a second, and so does the kernel's check of the programs: both at the same time.
         let (programs, mut reasons) = thread::scope(|scope| {
             let loading =
                 (options.mechanism == Mechanism::Bpf).then(|| scope.spawn(|| load_programs(&options)));
@@ -142,7 +142,7 @@ impl Collector {
         let first_window_us = clock.wall_us(monotonic_ns() + WHOLE_SECONDS.as_nanos() as u64);
         let mut collector = Collector {
             clock,
-            // No row is of an earlier second: the accounts of sessions are opened from here on, all of them within some milliseconds.
+            // No row is from an earlier second: the accounts of sessions are opened from here on, all of them within some milliseconds.
             start_ns: monotonic_ns(),
             engine,
             probes,
@@ -200,20 +200,20 @@ impl Collector {
             database,
             options,
         };
-        // The first answer: sessions have names of applications in it.
+        // The first answer has the names of the sessions' applications.
         collector.take_told();
         collector.take_up_database()?;
         // Before the accounts of sessions are opened, and after they are closed: no transaction is missing.
         collector.count_transactions(monotonic_ns(), true);
-        // Accounts are open, and transactions counted, before: it may take a while.
+        // After accounts are open and transactions counted: it may take a while.
         collector.find_locks();
         collector.wait_for_first_pass();
         drop(raised);
         Ok(collector)
     }
 
-    /// Accounts of sessions are opened by the first pass that finds them. Whoever is told that recording has begun may rely on
-    /// it: what a session does from then on is in its account.
+    /// The first pass that finds a session opens its account. Whoever is told that recording has begun may rely on it: what a session does
+    /// from then on is in its account.
     pub(super) fn wait_for_first_pass(&self) {
         let passes = || self.engine.statistics().passes;
         // One may have begun before the sessions were known.
@@ -223,8 +223,8 @@ impl Collector {
         }
     }
 
-    /// Gives up, for good and for the calling thread, what this process was allowed to do and need not any longer. `gives_away`:
-    /// whether what is written will be given to somebody else.
+    /// Gives up for good, in the calling thread, the privileges that are no longer needed. `gives_away`: whether what is written will be
+    /// given to somebody else.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -240,7 +240,7 @@ impl Collector {
     }
 }
 
-/// Loads the programs; the second value says why the sampler is not the one that is wanted, where it is another one.
+/// Loads the programs; the second value says why the sampler is not the wanted one, if it is not.
 fn load_programs(options: &Options) -> Result<(Programs, Option<String>), CollectError> {
     let only = options.task_iterator.then_some(SamplerKind::Iterator);
     let wanted = Wanted {
@@ -295,7 +295,7 @@ fn start_programs(
     })
 }
 
-/// What to do where no programs can be had.
+/// What to do if the programs cannot be loaded.
 fn or_without_programs(error: CollectError) -> CollectError {
     match error {
         CollectError::Kernel(what) => CollectError::Kernel(format!(

@@ -1,8 +1,8 @@
-//! Which version the database had from when on: a server may come back as another one.
+//! Which version the database had since when: a server may come back as another one.
 
 use dbtime_model::recording::{DatabaseMeta, LaterVersion};
 
-/// Changes that are kept: whoever owns a server may make some.
+/// Changes that are kept: the owner of a server may cause many.
 const MOST: usize = 1_000;
 
 /// See the module.
@@ -15,7 +15,7 @@ impl Versions {
         Versions(described)
     }
 
-    /// It is as described from this moment on (microseconds since the Unix epoch).
+    /// The database is as described from this moment on (microseconds since the Unix epoch).
     pub(super) fn see(&mut self, now_us: i64, described: &DatabaseMeta) {
         let Versions(known) = self;
         let is_same = known.versions().last() == Some(described.version.as_str());
@@ -35,13 +35,13 @@ impl Versions {
         });
     }
 
-    /// What was before this moment is told no more.
+    /// Drops what was before this moment.
     pub(super) fn forget_before(&mut self, us: i64) {
         let Versions(known) = self;
         *known = std::mem::take(known).between(us, i64::MAX);
     }
 
-    /// What is described is the database as it is now.
+    /// Adds the versions to a description of the database as it is now.
     pub(super) fn add_to(&self, described: DatabaseMeta) -> DatabaseMeta {
         let Versions(known) = self;
         DatabaseMeta {

@@ -1,11 +1,11 @@
-//! The two ends of a statement's text, of which one may be a comment: as bpf/comment.bpf.h cuts them out.
+//! The two ends of a statement's text, either of which may be a comment, as bpf/comment.bpf.h cuts them out.
 
 /// Bytes of an end: `COMMENT_BYTES`.
 const BYTES: usize = 1024;
-/// Blanks behind a comment, or before it, at most.
+/// Maximum number of blanks after a comment, or before it.
 const MOST_BLANKS: usize = 15;
 
-/// The begin and the end of a text, which may be all of it.
+/// The beginning and the end of a text; either may be all of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Ends<'a> {
     pub(crate) begin: &'a [u8],
@@ -15,7 +15,7 @@ pub(crate) struct Ends<'a> {
 }
 
 impl<'a> Ends<'a> {
-    /// Of a text that begins or ends with a comment, as it seems; none of another one.
+    /// For a text that seems to begin or end with a comment; None for any other.
     pub(crate) fn with_comment(text: &'a [u8]) -> Option<Ends<'a>> {
         let begins = begins_with_comment(text);
         if !begins && !ends_with_comment(text) {

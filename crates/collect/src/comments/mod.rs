@@ -1,6 +1,6 @@
-//! What applications say of their requests in the comments of statements: each is described once in a recording. Traces are others in
-//! every request, so there is a bound: of what is beyond it the route, controller, action and application are known, and beyond
-//! another bound nothing.
+//! What applications say about their requests in the comments of statements; each comment is described once in a recording. Traces
+//! differ in every request, so they are limited: beyond the limit only the route, controller, action and application are known, and
+//! beyond another limit nothing.
 
 mod ends;
 mod parse;
@@ -12,18 +12,18 @@ use dbtime_model::{CommentRow, Rows, comment};
 pub(crate) use ends::Ends;
 use parse::{Said, parse};
 
-/// Comments with a trace that are described, and bytes of their values.
+/// Maximum number of described comments with a trace, and bytes of their values.
 const MOST_TRACES: usize = 100_000;
 const MOST_TRACE_TEXT: usize = 32 << 20;
-/// Comments without one.
+/// Maximum number of comments without a trace.
 const MOST_OTHERS: usize = 10_000;
-/// Statements of a session whose comments are remembered: samples come later than they do by one or two.
+/// Statements of a session whose comments are remembered: samples arrive one or two statements later.
 const REMEMBERED: usize = 8;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Comments {
-    /// That are described.
+    /// Described comments with a trace.
     traces: HashSet<u64>,
     trace_text: usize,
     others: HashSet<u64>,
@@ -31,7 +31,7 @@ pub(crate) struct Comments {
 }
 
 impl Comments {
-    /// The id of what the comments of a text say, which is described in `rows` if it was not yet.
+    /// The id of what the comments of a text say, which is described in `rows` if it was not before.
     pub(crate) fn id_of(&mut self, ends: Ends<'_>, rows: &mut Rows) -> u64 {
         match parse(ends) {
             Said::Nothing => comment::NONE,
@@ -89,18 +89,18 @@ impl Comments {
         id
     }
 
-    /// True when there were more than are described.
+    /// True if there were more comments than are described.
     pub(crate) fn has_more(&self) -> bool {
         self.has_more
     }
 }
 
-/// The comments of the last statements of a session, by when these began.
+/// The comments of the last statements of a session, by when the statements began.
 #[derive(Debug, Default)]
 pub(crate) struct LastComments(VecDeque<(u64, u64)>);
 
 impl LastComments {
-    /// The statement that began then has this one.
+    /// The statement that began at `since` has this comment.
     pub(crate) fn learn(&mut self, since: u64, id: u64) {
         if self.0.len() >= REMEMBERED {
             self.0.pop_front();
@@ -108,7 +108,7 @@ impl LastComments {
         self.0.push_back((since, id));
     }
 
-    /// Of the statement that began then.
+    /// The comment of the statement that began at `since`.
     pub(crate) fn of(&self, since: u64) -> u64 {
         let known = self.0.iter().rev().find(|(began, _)| *began == since);
         known.map_or(comment::UNKNOWN, |(_, id)| *id)
@@ -169,7 +169,7 @@ mod tests {
             (last.id, &*last.trace_id, &*last.route),
             (more, comment::MORE, "a")
         );
-        // Those that are known stay.
+        // Those already known stay.
         assert_ne!(id_of(&mut comments, &traced(7, "a"), &mut rows), more);
         assert_eq!(rows.comments.len(), MOST_TRACES + 1);
         for n in 0..2 * MOST_OTHERS {

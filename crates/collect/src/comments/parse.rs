@@ -1,29 +1,29 @@
-//! What a statement's text says of the request that it is for: a comment at its end, or at its begin, in the way of sqlcommenter
-//! (<https://google.github.io/sqlcommenter/spec/>): `/*key='value',key='value'*/`, keys and values URL-encoded, quotes in values with
-//! a backslash before them. `traceparent` is that of W3C's Trace Context.
+//! What a statement's text says about the request it belongs to: a comment at its end, or its beginning, in the format of
+//! sqlcommenter (<https://google.github.io/sqlcommenter/spec/>): `/*key='value',key='value'*/`, keys and values URL-encoded, quotes
+//! in values escaped by a backslash. `traceparent` is that of W3C Trace Context.
 //!
-//! Anybody who can send a statement can write anything into it. A comment that is not of this form as a whole is another comment; a
-//! value that is not valid, is too long or has control characters is left out, and so is one whose key is there twice.
+//! Anybody who can send a statement can write anything into it. A comment that is not entirely of this form is an ordinary comment; a
+//! value that is invalid, too long or has control characters is left out, and so is one whose key occurs twice.
 
 use dbtime_model::CommentRow;
 
 use super::ends::{Ends, is_blank};
 
-/// Bytes of a value that are kept at most: longer ones are left out, a part of one would be another one.
+/// Maximum bytes of a value: longer ones are left out, as a truncated one would be a different value.
 const MOST_VALUE: usize = 256;
-/// Comments at the begin of a text of which one may be it.
+/// Maximum number of leading comments tried.
 const MOST_AT_BEGIN: usize = 4;
 
 /// What the comments of a text say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Said {
     Nothing,
-    /// A comment begins, or ends, in the part of the text that is not there.
+    /// A comment begins, or ends, in the part of the text that is missing.
     NotKnown,
     Values(CommentRow),
 }
 
-/// See the module. The comment at the end counts before one at the begin.
+/// See the module. A comment at the end takes precedence over one at the beginning.
 pub(crate) fn parse(ends: Ends<'_>) -> Said {
     match at_end(ends.end) {
         Some(None) if !ends.is_whole => return Said::NotKnown,
@@ -50,7 +50,7 @@ pub(crate) fn parse(ends: Ends<'_>) -> Said {
     Said::Nothing
 }
 
-/// The values of a comment at the end. None inside: there is an end of a comment that begins nowhere. None: there is no such comment.
+/// The values of a comment at the end. `Some(None)`: a comment ends there whose beginning is missing. `None`: there is none.
 fn at_end(text: &[u8]) -> Option<Option<CommentRow>> {
     let inside = trimmed(text).strip_suffix(b"*/")?;
     match memchr::memmem::rfind(inside, b"/*") {
@@ -59,7 +59,7 @@ fn at_end(text: &[u8]) -> Option<Option<CommentRow>> {
     }
 }
 
-/// Without blanks and semicolons around it.
+/// Without leading and trailing blanks and semicolons.
 fn trimmed(mut text: &[u8]) -> &[u8] {
     while let Some(rest) = text
         .split_last()
@@ -76,7 +76,7 @@ fn trimmed(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// What stands between the two ends of a comment; none where that is no list of keys and values, or says nothing that is kept.
+/// The values between the delimiters of a comment; None if it is not a list of keys and values, or has nothing that is kept.
 fn values(comment: &[u8]) -> Option<CommentRow> {
     let mut found: [Option<String>; 5] = Default::default();
     let mut is_twice = [false; 5];
@@ -91,7 +91,7 @@ fn values(comment: &[u8]) -> Option<CommentRow> {
         let places = ["traceparent", "application", "controller", "action", "route"];
         if let Some(place) = places.iter().position(|name| *name == key) {
             is_twice[place] |= found[place].is_some();
-            // One that is not valid is there all the same.
+            // An invalid one still counts as present.
             found[place] = Some(value.filter(|value| is_valid(value)).unwrap_or_default());
         }
         let behind = trimmed(behind);
@@ -116,7 +116,7 @@ fn values(comment: &[u8]) -> Option<CommentRow> {
     })
 }
 
-/// A value between quotes, and what is behind it. None inside: it cannot be decoded. None: there is no such value.
+/// A quoted value, and what follows it. Inner `None`: it cannot be decoded. `None`: there is no such value.
 fn quoted(text: &[u8]) -> Option<(Option<String>, &[u8])> {
     let mut rest = trimmed(text).strip_prefix(b"'")?;
     let mut value = Vec::new();
@@ -131,7 +131,7 @@ fn quoted(text: &[u8]) -> Option<(Option<String>, &[u8])> {
     }
 }
 
-/// Without URL encoding. None: it is broken, or no UTF-8.
+/// URL-decoded. None: the encoding is broken, or the result is not UTF-8.
 fn decoded(text: &[u8]) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.iter();
@@ -161,7 +161,7 @@ fn trace(traceparent: &str) -> Option<(&str, &str)> {
     let mut parts = traceparent.split('-');
     let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     let is_of_version = version.len() == 2 && is_hex(version) && version != "ff";
-    // Later versions may have more behind the flags.
+    // Later versions may have more after the flags.
     let ends = version != "00" || parts.next().is_none();
     let has_flags = flags.len() == 2 && is_hex(flags);
     (is_of_version && ends && has_flags && is_id(trace, 32) && is_id(span, 16)).then_some((trace, span))
@@ -199,7 +199,7 @@ mod tests {
         let text = "SELECT * FROM FOO /*action='%2Fparam*d',controller='index,'framework='spring',\
                     traceparent='00-5bd66ef5095369c7b0d1f8f4bd33716a-c532cb4098ac3dd2-01',\
                     tracestate='congo%3Dt61rcWkgMzE%2Crojo%3D00f067aa0ba902b7'*/";
-        // As it stands there: its second value ends behind the comma, which makes it none.
+        // As printed there: the quote of its second value closes after the comma, so that the list is invalid.
         assert_eq!(of(text), Said::Nothing);
         let text = text.replace("'index,'", "'index',");
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The system call that a dive is about: its name, its number, and what the kernel calls the function that begins it.
+//! The system call that a dive is about: its name, its number, and the name of its entry function in the kernel.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -13,8 +13,8 @@ use crate::CollectError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SystemCall(Sysno);
 
-/// Calls whose entry function has another name than the call (`arch/x86/entry/syscalls/syscall_64.tbl`, third and
-/// fourth column; `include/uapi/asm-generic/unistd.h`).
+/// Calls whose entry function is named differently (`arch/x86/entry/syscalls/syscall_64.tbl`, third and fourth column;
+/// `include/uapi/asm-generic/unistd.h`).
 const OTHER_NAMES: [(&str, &str); 8] = [
     ("stat", "newstat"),
     ("lstat", "newlstat"),
@@ -26,20 +26,19 @@ const OTHER_NAMES: [(&str, &str); 8] = [
     ("fadvise64", "fadvise64_64"),
 ];
 
-/// What precedes the name of a call in the name of its entry function, by architecture and age of the kernel: the
-/// first that the kernel has is taken.
+/// Prefixes of entry functions, by architecture and age of the kernel: the first that the kernel has is used.
 const PREFIXES: [&str; 5] = ["__x64_sys_", "__arm64_sys_", "__se_sys_", "SyS_", "sys_"];
 
-/// How many names are proposed for one that does not exist.
+/// How many names are suggested for one that does not exist.
 const PROPOSALS: usize = 3;
-/// How alike a name must be to be proposed (Jaro-Winkler, 1 = the same).
+/// How similar a name must be to be suggested (Jaro-Winkler, 1 = the same).
 const ALIKE: f64 = 0.8;
 
 impl SystemCall {
     /// Finds a call by its name, as in the manual's section 2.
     ///
     /// # Errors
-    /// There is none of this name; the message proposes some that are alike.
+    /// There is no such call; the message suggests similar names.
     pub fn named(name: &str) -> Result<SystemCall, CollectError> {
         let all = SysnoSet::all();
         if let Some(call) = all.iter().find(|call| call.name() == name) {
@@ -85,7 +84,7 @@ impl SystemCall {
         PREFIXES.iter().flat_map(with_prefix).collect()
     }
 
-    /// Name of the function that begins it in this kernel.
+    /// Name of its entry function in this kernel.
     ///
     /// # Errors
     /// The kernel names no function that could be it.
@@ -97,7 +96,7 @@ impl SystemCall {
         let finder = memmem::Finder::new(b"ys_");
         for line in BufReader::new(file).split(b'\n') {
             let line = line.map_err(|e| CollectError::io(path, e))?;
-            // Most of some 200,000 names are not those of calls.
+            // Most of the 200,000 or so names are not system calls.
             if finder.find(&line).is_none() {
                 continue;
             }

@@ -1,9 +1,9 @@
 //! The best engine: ftrace's function_graph, every function of the kernel from entry to return.
 //!
-//! In a private instance (Linux 6.12 can, 6.1 cannot) nobody else's trace is touched. What holds for all instances is
-//! changed for as long as the dive lasts, and only while nobody else traces functions: the options of the tracer, and
-//! the function that it begins at, which is the entry of the call. The kernel's own trace is taken only while nobody
-//! uses it.
+//! In a private instance (Linux 6.12 can, 6.1 cannot) nobody else's trace is touched. Settings that apply to all
+//! instances are changed only for the duration of the dive, and only while nobody else traces functions: the options of
+//! the tracer, and the function that it starts at, which is the entry of the call. The kernel's own trace is used only
+//! while nobody else uses it.
 
 use std::path::Path;
 use std::time::Instant;
@@ -24,10 +24,10 @@ const LISTS_OF_OTHERS: [&str; 4] = [
 const LISTS_FOR_ALL: [&str; 2] = ["set_graph_function", "set_graph_notrace"];
 /// Values that hide functions everywhere when they are not 0.
 const LIMITS_FOR_ALL: [&str; 2] = ["tracing_thresh", "max_graph_depth"];
-/// Enabled by the kernel itself as soon as some program of its could print: no sign that anybody traces.
+/// Enabled by the kernel itself as soon as a BPF program could print: not a sign that anybody is tracing.
 const ALWAYS_ENABLED: &str = "bpf_trace:bpf_trace_printk";
 
-/// Options, as the text needs them: times and tasks are there, ends have names, sleep and interrupts count.
+/// Options that the text needs: times and tasks are shown, ends have names, sleep and interrupts count.
 const OPTIONS: [(&str, &str); 17] = [
     ("funcgraph-abstime", "1"),
     ("funcgraph-cpu", "1"),
@@ -48,13 +48,13 @@ const OPTIONS: [(&str, &str); 17] = [
     ("function-fork", "0"),
     ("context-info", "1"),
 ];
-/// Beside the functions: when the task leaves the CPU and is wanted again.
+/// Besides the functions: when the task leaves the CPU and is woken again.
 const EVENTS: [&str; 2] = [
     "events/sched/sched_switch/enable",
     "events/sched/sched_wakeup/enable",
 ];
 
-/// What stands in the way of using the kernel's own trace.
+/// What prevents using the kernel's own trace.
 pub(super) fn obstacle_in_own_trace(fs: &TraceFs) -> Option<String> {
     let value = |file: &str| fs.value(file).unwrap_or_default();
     let tracer = value("current_tracer");
@@ -84,9 +84,9 @@ pub(super) fn obstacle_in_own_trace(fs: &TraceFs) -> Option<String> {
     obstacle_of_settings(fs, &[&LISTS_OF_OTHERS[..], &LISTS_FOR_ALL].concat())
 }
 
-/// What stands in the way of a private instance.
+/// What prevents using a private instance.
 pub(super) fn obstacle_in_instance(fs: &TraceFs) -> Option<String> {
-    // Options of the tracer, and these limits, hold for every instance on most kernels.
+    // Options of the tracer, and these limits, apply to every instance on most kernels.
     let own = fs.path("current_tracer");
     let others = fs
         .instances()
@@ -118,7 +118,7 @@ fn obstacle_of_settings(fs: &TraceFs, lists: &[&'static str]) -> Option<String> 
     ))
 }
 
-/// Sets everything up, in an order in which nothing is ever traced that is not wanted.
+/// Sets everything up, in an order in which nothing unwanted is ever traced.
 ///
 /// # Errors
 /// The kernel refuses it.

@@ -1,8 +1,8 @@
-//! Which functions of the kernel are worth a program of their own in a call: those that the call reaches.
+//! Which kernel functions are worth a program of their own in a call: those that the call reaches.
 //!
-//! What it calls directly, and what these call, is read from the kernel's code. What is called through a table of functions
-//! (`file_operations`, `blk_mq_ops`, `proto_ops`) no code tells: there, functions that are known to stand in such tables take
-//! its place, and what they call. Of all that is reached the well-known functions come first, then the nearest.
+//! Direct calls, and those of the functions called, are read from the kernel's code. Code does not show what is called through a
+//! table of functions (`file_operations`, `blk_mq_ops`, `proto_ops`): known members of such tables, and what they call, are used
+//! instead. Of all functions reached, the well-known ones come first, then the nearest.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -11,10 +11,10 @@ use super::kernel_code::KernelCode;
 use super::tracefs::TraceFs;
 use crate::CollectError;
 
-/// So many calls below the begin of the system call, and below a function of a table.
+/// Levels of calls that are followed below the entry of the system call, and below a function of a table.
 const DEPTHS: [usize; 2] = [5, 4];
 
-/// What stands in tables, where the kernel has it.
+/// Functions in tables, where the kernel has them.
 const IN_TABLES: &str = "
     generic_file_read_iter ext4_file_read_iter ext4_file_write_iter ext4_sync_file ext4_writepages ext4_readahead
     ext4_read_folio ext4_da_write_begin ext4_da_write_end ext4_iomap_begin ext4_dirty_inode
@@ -27,8 +27,8 @@ const IN_TABLES: &str = "
     inet6_recvmsg tcp_sendmsg tcp_recvmsg tcp_poll unix_poll ip_queue_xmit inet6_csk_xmit pipe_read pipe_write
     anon_pipe_read anon_pipe_write eventfd_read eventfd_write ep_eventpoll_poll";
 
-/// What is worth knowing inside of calls, where the kernel has it. Not what gives up the CPU: in those functions all tasks of the
-/// host sleep, and without fexit the kernel watches for the return of a few tasks at a time only.
+/// Functions worth knowing inside of calls, where the kernel has them. None that give up the CPU: all tasks of the host sleep in
+/// those, and without fexit the kernel watches for the return of only a few tasks at a time.
 const KNOWN: &str = "
     vfs_read vfs_write vfs_readv vfs_writev vfs_fsync_range rw_verify_area security_file_permission do_iter_readv_writev
     filemap_read filemap_get_pages filemap_get_read_batch filemap_create_folio filemap_add_folio filemap_fault
@@ -60,7 +60,7 @@ const KNOWN: &str = "
 /// What there is to trace.
 #[derive(Debug)]
 pub(super) struct Chosen {
-    /// The entry of the call first, then what is worth most.
+    /// The entry of the call first, then the most valuable ones.
     pub(super) functions: Vec<String>,
     /// Why it is not known what the call reaches.
     pub(super) unknown: Option<String>,
@@ -69,7 +69,7 @@ pub(super) struct Chosen {
 /// Chooses functions: those like the patterns, or those that the call reaches.
 ///
 /// # Errors
-/// It cannot be read which functions can be traced, or the entry of the call is none of them.
+/// It cannot be read which functions can be traced, or the entry of the call is not among them.
 pub(super) fn choose(
     fs: &TraceFs,
     entry: &str,
@@ -78,7 +78,7 @@ pub(super) fn choose(
 ) -> Result<Chosen, CollectError> {
     let path = fs.path("available_filter_functions");
     let text = fs::read_to_string(&path).map_err(|e| CollectError::io(&path, e))?;
-    // `name [module]`: a name that is there twice cannot be meant.
+    // `name [module]`: a name that occurs twice is ambiguous.
     let mut times: HashMap<&str, u32> = HashMap::new();
     let names = || text.lines().filter_map(|line| line.split_whitespace().next());
     for name in names() {
@@ -101,7 +101,7 @@ pub(super) fn choose(
             }
         }
         .iter()
-        // As the text above has them.
+        // As slices of the text above.
         .filter_map(|name| times.get_key_value(name.as_str()))
         .map(|(name, _)| *name)
         .collect()
@@ -133,12 +133,12 @@ fn reached(code: &KernelCode, entry: &str) -> Vec<String> {
     found.extend(code.below(&in_tables, from_tables));
     let mut seen = HashSet::new();
     found.retain(|name| seen.insert(name.clone()));
-    // Stable: among each of the two the nearest come first.
+    // Stable: within both groups the nearest come first.
     found.sort_by_key(|name| !known.contains(name.as_str()));
     found
 }
 
-/// Whether a name is like a pattern: `*` stands for anything, `?` for one character.
+/// Whether a name matches a pattern: `*` stands for anything, `?` for one character.
 fn is_like(name: &[u8], pattern: &[u8]) -> bool {
     match (name, pattern) {
         ([], []) => true,

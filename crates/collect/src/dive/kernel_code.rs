@@ -1,4 +1,4 @@
-//! Which functions of the kernel call which: read from its code as it is in memory (`/proc/kcore`), with the names of
+//! Which kernel functions call which: read from the kernel's code in memory (`/proc/kcore`), with the names of
 //! `/proc/kallsyms`.
 
 use std::collections::{HashMap, HashSet};
@@ -15,17 +15,17 @@ use crate::CollectError;
 
 const KCORE: &str = "/proc/kcore";
 const KALLSYMS: &str = "/proc/kallsyms";
-/// The headers of the file are within so many bytes: it has some ten of them.
+/// The file's headers fit in this many bytes: it has about ten of them.
 const HEADERS: usize = 1 << 16;
-/// The longest code that is looked at, in bytes: beyond that a symbol is missing.
+/// Maximum bytes read of the code of a function: if it seems longer, a symbol is missing.
 const LONGEST: u64 = 1 << 16;
-/// Functions that are looked at: beyond that there is little that belongs to one call.
+/// Maximum number of functions looked at: beyond that, little belongs to one call.
 const MOST: usize = 4_000;
-/// What calls nothing and is shorter than this has little time of its own, and that of a program at it would be all that is
-/// seen.
+/// A function that calls nothing and is shorter than this takes little time itself: all one would see is the time of the
+/// program attached to it.
 const SHORT: usize = 128;
 
-/// What is not followed: it reports bugs, traces, gives up the CPU or guards, wherever it is called.
+/// Functions that are not followed: they report bugs, trace, give up the CPU or guard, wherever they are called.
 const NOT_FOLLOWED: [&str; 22] = [
     "_printk",
     "__warn",
@@ -51,7 +51,7 @@ const NOT_FOLLOWED: [&str; 22] = [
     "__cond_resched",
 ];
 
-/// A piece of the kernel's memory, and where the file has it.
+/// A range of the kernel's memory, and where it is in the file.
 #[derive(Debug, Clone, Copy)]
 struct Segment {
     address: u64,
@@ -64,7 +64,7 @@ struct Segment {
 pub(super) struct KernelCode {
     memory: File,
     segments: Vec<Segment>,
-    /// Sorted by address; of several names of one address the first.
+    /// Sorted by address; the first name of an address with several.
     symbols: Vec<(u64, String)>,
 }
 
@@ -72,7 +72,7 @@ impl KernelCode {
     /// Opens it.
     ///
     /// # Errors
-    /// The kernel does not show its memory or its addresses, or is for another processor.
+    /// The kernel hides its memory or its addresses, or is for another processor.
     pub(super) fn open() -> Result<KernelCode, CollectError> {
         let is_understood = cfg!(target_arch = "x86_64");
         if !is_understood {
@@ -100,10 +100,10 @@ impl KernelCode {
         })
     }
 
-    /// The functions that these call, directly or through others, down to a depth; the nearest first. Those of some length, and
-    /// those that call others.
+    /// The functions that these call, directly or indirectly, down to a depth; the nearest first. Only those of some length,
+    /// and those that call others.
     pub(super) fn below(&self, roots: &[&str], depth: usize) -> Vec<String> {
-        // Of 200,000 symbols a few are asked for.
+        // Only a few of 200,000 symbols are needed.
         let mut addresses: HashMap<&str, Option<u64>> = roots.iter().map(|root| (*root, None)).collect();
         for (address, name) in &self.symbols {
             if let Some(of_root) = addresses.get_mut(name.as_str()) {
@@ -137,14 +137,14 @@ impl KernelCode {
         names
     }
 
-    /// Place of the symbol of this address.
+    /// Index of the symbol with this address.
     fn at(&self, address: u64) -> Option<usize> {
         self.symbols
             .binary_search_by_key(&address, |(address, _)| *address)
             .ok()
     }
 
-    /// Name and code of the function that begins here; none where it cannot be read.
+    /// Name and code of the function that begins here; None if it cannot be read.
     fn function(&self, address: u64) -> Option<(&str, Vec<u8>)> {
         let at = self.at(address)?;
         let end = self.symbols.get(at + 1).map_or(address, |(next, _)| *next);
@@ -160,7 +160,7 @@ impl KernelCode {
     }
 }
 
-/// Where in the file which addresses are.
+/// Which addresses are where in the file.
 fn segments(headers: &[u8]) -> Option<Vec<Segment>> {
     let header = FileHeader64::<Endianness>::parse(headers).ok()?;
     let endian = header.endian().ok()?;
@@ -178,7 +178,7 @@ fn segments(headers: &[u8]) -> Option<Vec<Segment>> {
     )
 }
 
-/// `ADDRESS TYPE NAME [MODULE]`: those of code.
+/// `ADDRESS TYPE NAME [MODULE]`: only symbols of code.
 fn symbols(text: &str) -> Vec<(u64, String)> {
     let mut symbols: Vec<(u64, String)> = text
         .lines()
@@ -201,8 +201,7 @@ fn is_followed(name: &str) -> bool {
     !name.ends_with(".cold") && !NOT_FOLLOWED.iter().any(|beginning| name.starts_with(beginning))
 }
 
-/// Where this code calls or jumps to outside of itself, in its order, each once. What it calls through a pointer is not
-/// known.
+/// Addresses outside of this code that it calls or jumps to, in order, each once. Calls through a pointer are not known.
 fn calls(code: &[u8], address: u64) -> Vec<u64> {
     let own = address..address + code.len() as u64;
     let mut called = Vec::new();
@@ -221,19 +220,19 @@ fn calls(code: &[u8], address: u64) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    /// Assembled by hand: `e8` calls and `e9` jumps as far from the next instruction as its last four bytes say.
+    /// Assembled by hand: the last four bytes of `e8` (call) and `e9` (jump) are the distance from the next instruction.
     #[test]
     fn calls_and_jumps_to_others_are_found() {
         let code = [
             &[0xf3, 0x0f, 0x1e, 0xfa][..],         // endbr64
             &[0x0f, 0x1f, 0x44, 0x00, 0x00],       // what ftrace patches: nop
             &[0xe8, 0xf2, 0x0f, 0x00, 0x00],       // call 0x2000 (0x100e + 0xff2)
-            &[0x74, 0x02],                         // je +2: in itself
+            &[0x74, 0x02],                         // je +2: within itself
             &[0xff, 0xd0],                         // call *%rax: not known
             &[0x0f, 0x84, 0xe8, 0x1f, 0x00, 0x00], // je 0x3000 (0x1018 + 0x1fe8)
             &[0xe8, 0xe3, 0x0f, 0x00, 0x00],       // call 0x2000 (0x101d + 0xfe3), again
-            &[0xe9, 0xde, 0x2f, 0x00, 0x00],       // jmp 0x4000 (0x1022 + 0x2fde): its last act
-            &[0xe8, 0x00],                         // cut
+            &[0xe9, 0xde, 0x2f, 0x00, 0x00],       // jmp 0x4000 (0x1022 + 0x2fde): a tail call
+            &[0xe8, 0x00],                         // truncated
         ]
         .concat();
         assert_eq!(calls(&code, 0x1000), [0x2000, 0x3000, 0x4000]);

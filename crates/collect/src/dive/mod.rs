@@ -1,4 +1,4 @@
-//! A dive: what one system call of one task does inside the kernel, captured into a file of ftrace's own text.
+//! A dive: what one system call of one task does inside the kernel, captured to a file in ftrace's own text format.
 //!
 //! ```text
 //! KernelTracing::claim ──▶ Dive::start ──step…──▶ Dive::stop
@@ -6,8 +6,8 @@
 //!   killed dive left           the best that works   give everything back
 //! ```
 //!
-//! Which engine works is found by trying. Nothing is asked of the traced process and nothing written to it. Settings of
-//! the kernel's own trace are changed only while nobody uses it, and given back whatever happens: see `tracefs`.
+//! Engines are tried until one works. Nothing is required of the traced process, and nothing is written to it. Settings of the
+//! kernel's own trace are changed only while nobody uses it, and restored whatever happens: see `tracefs`.
 
 mod call;
 mod function_graph;
@@ -37,23 +37,23 @@ use waits::NotedCalls;
 
 use crate::{CollectError, Target, host, privilege, process};
 
-/// The clock of all engines: that of programs in the kernel too.
+/// The clock of all engines; BPF programs have it too.
 const CLOCK: &str = "mono";
-/// Characters of a process title that say whose calls these are.
+/// Maximum characters of a process title that says whose calls these are.
 const LONGEST_TITLE: usize = 200;
-/// Room for events: of each CPU at most, of all together, of each CPU at least.
+/// Buffer space for events: maximum per CPU, maximum in all, minimum per CPU.
 const ROOM_KB: (u64, u64, u64) = (16_384, 262_144, 1_024);
 
-/// What a call can be looked into with, the best first.
+/// The ways to look into a call, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiveEngine {
     /// Every function, from a private instance of ftrace.
     FunctionGraph,
     /// Every function, from the kernel's own trace.
     OwnFunctionGraph,
-    /// Those functions that the call reaches, each calling a program of its own.
+    /// The functions that the call reaches, each calling a program of its own.
     Fentry,
-    /// The same by probes.
+    /// The same, with probes.
     Probes,
     /// Tracepoints with stacks, and timer samples of the kernel stack.
     Tracepoints,
@@ -85,24 +85,24 @@ impl fmt::Display for DiveEngine {
 /// What to look into.
 #[derive(Debug, Clone)]
 pub struct DiveOptions {
-    /// The task: of a process with many threads only the one that has this id.
+    /// The task: in a process with many threads, only the one with this id.
     pub pid: u32,
     /// Which of its calls.
     pub call: SystemCall,
-    /// What may be used, in this order.
+    /// The engines to try, in this order.
     pub engines: Vec<DiveEngine>,
-    /// Patterns (`vfs_*`) of the functions to trace; none: all of them. For all engines but tracepoints.
+    /// Patterns (`vfs_*`) of the functions to trace; empty: all. For all engines but tracepoints.
     pub functions: Vec<String>,
     /// Calls of one wait event only.
     pub wait: Option<DiveWait>,
-    /// Where the file is to be.
+    /// Where to put the file.
     pub file: Place,
 }
 
 /// A wait event, and where it can be read.
 #[derive(Debug, Clone)]
 pub struct DiveWait {
-    /// Whose session the task is.
+    /// The database that the task is a session of.
     pub database: Target,
     /// `Class:Event`, or either of the two; `CPU` for calls outside of waits.
     pub event: String,
@@ -117,10 +117,10 @@ pub struct DiveFacts {
     pub refused: Vec<String>,
     /// Functions of the kernel that are traced, where an engine traces functions and the kernel says how many.
     pub functions: Option<u64>,
-    /// How long it took to set that up.
+    /// How long the setup took.
     pub arming: Duration,
-    /// Calls that have ended, about: what the text says is counted by whoever reads it. Of one wait event, where only those
-    /// are asked for.
+    /// Calls that have ended, approximately: the exact number is counted by whoever reads the text. Only those of one wait event,
+    /// if that was asked for.
     pub calls: u64,
     /// Bytes of text.
     pub bytes: u64,
@@ -128,25 +128,25 @@ pub struct DiveFacts {
     pub lost: u64,
     /// CPU time that this process has used, arming included.
     pub cpu: Duration,
-    /// What else is to be known.
+    /// Other remarks.
     pub notes: Vec<String>,
 }
 
-/// What is left to be done when everything has been read: dropping it takes the programs out of the functions, if there are any,
-/// for which the kernel may need some time.
+/// What remains to be done when everything has been read: dropping it detaches the programs from the functions, if there are any,
+/// which may take the kernel some time.
 #[derive(Debug)]
 pub struct DiveRemains {
     programs: Option<(Box<Probes>, Changes)>,
 }
 
 impl DiveRemains {
-    /// How many programs are still called.
+    /// How many programs are still attached.
     pub fn programs(&self) -> usize {
         self.programs.as_ref().map_or(0, |(probes, _)| probes.programs())
     }
 }
 
-/// The right to change settings of the kernel's trace: one process has it at a time.
+/// The right to change settings of the kernel's trace, held by one process at a time.
 #[derive(Debug)]
 pub struct KernelTracing {
     changes: Changes,
@@ -154,10 +154,10 @@ pub struct KernelTracing {
 }
 
 impl KernelTracing {
-    /// Takes it, and first undoes what a dive that was killed has left behind.
+    /// Takes the right, after undoing what a killed dive has left behind.
     ///
     /// # Errors
-    /// Missing privileges, no tracefs, another dive that runs, or something that cannot be undone.
+    /// Missing privileges, no tracefs, another running dive, or something that cannot be undone.
     pub fn claim() -> Result<KernelTracing, CollectError> {
         privilege::check_tracing()?;
         let (changes, restored) = Changes::begin(TraceFs::find()?)?;
@@ -170,8 +170,8 @@ impl KernelTracing {
     }
 }
 
-/// Undoes what a dive that was killed has left in the kernel, as [`KernelTracing::claim`] does, for those who only pass by: without
-/// the privileges for it, without tracefs, and while another dive runs, nothing is done. Says what was.
+/// Undoes what a killed dive has left in the kernel, as [`KernelTracing::claim`] does, for commands that do not dive themselves:
+/// without the privileges for it, without tracefs, and while another dive runs, nothing is done. Returns what was undone.
 pub fn mend() -> Vec<String> {
     let Ok(fs) = TraceFs::find() else {
         return Vec::new();
@@ -195,11 +195,11 @@ struct Armed {
     functions: Option<u64>,
     took: Duration,
     notes: Vec<String>,
-    /// Texts each of which stands for a call that has ended.
+    /// Texts, each of which marks the end of a call.
     ends: Vec<String>,
 }
 
-/// The tracer of the kernel's own trace, where somebody uses it.
+/// The tracer of the kernel's own trace, if somebody is using it.
 pub(crate) fn tracer_in_use() -> Option<String> {
     let tracer = TraceFs::find().ok()?.value("current_tracer")?;
     (tracer != "nop").then_some(tracer)
@@ -208,7 +208,7 @@ pub(crate) fn tracer_in_use() -> Option<String> {
 /// Whether there is anything to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiveStatus {
-    /// Calls are captured.
+    /// Calls are being captured.
     Diving,
     /// The task has ended.
     Gone,
@@ -216,7 +216,7 @@ pub enum DiveStatus {
     Full,
 }
 
-/// A dive that goes on. Dropped without [`Dive::stop`] it gives everything back all the same.
+/// A running dive. If dropped without [`Dive::stop`], it still restores everything.
 #[derive(Debug)]
 pub struct Dive {
     source: Source,
@@ -237,7 +237,7 @@ impl Dive {
         let cpu_at_start_ns = host::process_cpu_ns();
         let target = Owner::of(options.pid).ok_or(CollectError::NoProcess(options.pid))?;
         let mut notes = about_target(options.pid)?;
-        // Before the trace begins: no call in it is without its wait.
+        // Before the trace begins, so that no call in it lacks its wait.
         let noted = NotedCalls::begin(options, &mut notes)?;
         let mut changes = tracing.changes;
         let mut refused = Vec::new();
@@ -257,7 +257,7 @@ impl Dive {
             };
             let mut spool = Spool::create(options.file.clone(), &armed.ends)?;
             let header = source.start()?;
-            // Formats are told apart by their first line, which ftrace writes.
+            // Formats are distinguished by their first line, which ftrace writes.
             spool.write(header.as_bytes())?;
             let facts = DiveFacts {
                 engine: armed.engine,
@@ -285,7 +285,7 @@ impl Dive {
         Err(CollectError::NoDiveEngine(refused))
     }
 
-    /// Says in the file what it holds.
+    /// Describes in the file what it contains.
     fn describe(&mut self, options: &DiveOptions) -> Result<(), CollectError> {
         let facts = &self.facts;
         self.spool.comment("engine", &facts.engine)?;
@@ -299,7 +299,7 @@ impl Dive {
             self.spool
                 .comment("task", &format!("pid {}, {title}", options.pid))?;
         }
-        // All engines do that: who is not seen to leave its CPU has not left it, from the first call on.
+        // All engines do that from the first call on: a task that is not seen leaving its CPU has not left it.
         self.spool.comment("switches", "traced")?;
         for note in facts
             .refused
@@ -317,7 +317,7 @@ impl Dive {
         &self.facts
     }
 
-    /// Takes over what has been traced since the last step.
+    /// Fetches what has been traced since the last step.
     ///
     /// # Errors
     /// It cannot be read or written.
@@ -335,7 +335,7 @@ impl Dive {
         })
     }
 
-    /// How far it has come.
+    /// Updates the counters.
     fn count(&mut self) -> Result<(), CollectError> {
         if let Some(samples) = &mut self.samples {
             samples.step()?;
@@ -346,15 +346,15 @@ impl Dive {
             noted.step()?;
             begun = noted.matching();
         }
-        // One that has begun is in the text when it has ended.
+        // A call that has begun is in the text once it has ended.
         self.facts.calls = begun.unwrap_or(u64::MAX).min(self.spool.calls());
         Ok(())
     }
 
-    /// Stops tracing, takes over the rest and gives all settings back.
+    /// Stops tracing, fetches the rest and restores all settings.
     ///
     /// # Errors
-    /// The file cannot be written, or something could not be given back.
+    /// The file cannot be written, or something could not be restored.
     pub fn stop(mut self) -> Result<(DiveFacts, DiveRemains), CollectError> {
         self.source.pause()?;
         if let Some(samples) = &mut self.samples {
@@ -392,7 +392,7 @@ impl Dive {
     }
 }
 
-/// A step ends after this, however much there is to read: whoever waits for it has other things to look at.
+/// A step ends after this, however much there is to read: the caller has other things to do.
 const LONGEST_STEP: Duration = Duration::from_millis(100);
 
 /// What became of an engine.
@@ -441,7 +441,7 @@ fn arm(engine: DiveEngine, changes: Changes, options: &DiveOptions) -> Result<At
     })
 }
 
-/// Begins to sample the task beside its tracepoints; without samples they are still of use.
+/// Starts sampling the task in addition to its tracepoints, which are useful even without samples.
 fn sampled(pid: u32, source: &mut Source, notes: &mut Vec<String>) -> Option<Samples> {
     let begun = Samples::begin(pid).and_then(|samples| {
         source.leave_out_timer(samples.timer_address())?;
@@ -453,7 +453,7 @@ fn sampled(pid: u32, source: &mut Source, notes: &mut Vec<String>) -> Option<Sam
             Some(samples)
         }
         Err(e) => {
-            // What libbpf and the verifier had to say stands in more lines.
+            // Only the first line: the others are what libbpf and the verifier said.
             let why = e.to_string().lines().next().unwrap_or_default().to_string();
             notes.push(format!("no timer samples of the kernel stack: {why}"));
             None
@@ -461,7 +461,7 @@ fn sampled(pid: u32, source: &mut Source, notes: &mut Vec<String>) -> Option<Sam
     }
 }
 
-/// What is to be said of the task.
+/// Checks the task, and returns remarks about it.
 fn about_target(pid: u32) -> Result<Vec<String>, CollectError> {
     const PF_KTHREAD: u64 = 0x0020_0000;
     if pid == std::process::id() {
@@ -487,7 +487,7 @@ fn about_target(pid: u32) -> Result<Vec<String>, CollectError> {
     })
 }
 
-/// Kilobytes of room for each CPU.
+/// Buffer space per CPU, in kilobytes.
 fn room_kb() -> u64 {
     let (most, together, least) = ROOM_KB;
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);

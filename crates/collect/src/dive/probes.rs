@@ -1,5 +1,5 @@
-//! The engines for when ftrace's own tracer is not to be had: BPF programs at entry and return of a bounded number of
-//! functions (fentry and fexit, kprobe.multi, or kprobes one by one), whose steps are written down as function_graph would.
+//! The engines for when ftrace's own tracer is not available: BPF programs at entry and return of a limited number of
+//! functions (fentry and fexit, kprobe.multi, or kprobes one by one), whose steps are written as function_graph would.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -37,9 +37,9 @@ impl fmt::Debug for Probes {
     }
 }
 
-/// Functions at most: each costs every process that calls it.
+/// Maximum number of functions: each costs every process that calls it.
 const MOST: usize = 300;
-/// The same where the kernel waits for all of its tasks, some 0.14 s, for each function that is given back.
+/// The same where the kernel waits for all of its tasks, about 0.14 s, for each function that is detached.
 const MOST_ONE_BY_ONE: usize = 100;
 
 /// Attaches programs that the functions call themselves.
@@ -83,7 +83,7 @@ pub(super) fn arm(fs: &TraceFs, options: &DiveOptions) -> Result<(Probes, Armed)
     })
 }
 
-/// Attaches programs to so many of the chosen functions at most.
+/// Attaches programs to at most this many of the chosen functions.
 fn arm_by(
     probing: Probing<'_>,
     most: usize,
@@ -118,7 +118,7 @@ fn arm_by(
         programs,
         functions,
         pid: options.pid,
-        // As ftrace shows it: without what would end the column.
+        // As ftrace shows it, without characters that would end the column.
         command: command
             .trim()
             .chars()
@@ -132,7 +132,7 @@ fn arm_by(
 }
 
 impl Probes {
-    /// What stands above the text.
+    /// The lines above the text.
     pub(super) fn header() -> String {
         "# tracer: function_graph\n\
          #\n\
@@ -153,7 +153,7 @@ impl Probes {
         Ok(text)
     }
 
-    /// How many programs there are to be taken out.
+    /// How many programs have to be detached.
     pub(super) fn programs(&self) -> usize {
         self.programs.count()
     }
@@ -167,7 +167,7 @@ impl Probes {
         let (duration, what) = match row.step {
             FunctionStep::Entry(function) => {
                 if function == 0 {
-                    // The end of the call before was not seen.
+                    // The end of the previous call was not seen.
                     self.missing += self.open.len() as u64;
                     self.open.clear();
                 }
@@ -246,7 +246,7 @@ fn duration(ns: u64) -> String {
     format!("{mark} {}.{:03} us", ns / 1_000, ns % 1_000)
 }
 
-/// Letter of a raw state (`include/linux/sched.h`).
+/// Letter of a raw task state (`include/linux/sched.h`).
 fn letter(state: u32) -> char {
     match state & 0x7f {
         0 => 'R',

@@ -1,5 +1,5 @@
-//! What lies between two tracepoints is not known from them: while they are traced, the kernel stack of the task is sampled
-//! by a timer of its own CPU time. Which samples were inside of a call is told by their time, on the clock of the trace.
+//! Tracepoints do not show what happens between them: while they are traced, a timer on the task's own CPU time samples its
+//! kernel stack. Times on the clock of the trace tell which samples were inside of a call.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,10 +11,10 @@ use crate::CollectError;
 use crate::bpf::{CallSample, CallSamples};
 use crate::symbols::Symbolizer;
 
-/// CPU time from one sample to the next: some twenty in a read of a large block from the page cache. No multiple of it is
-/// that of a tick, so that samples and ticks do not keep step.
+/// CPU time from one sample to the next: about twenty in a read of a large block from the page cache. It has no
+/// simple ratio to that of ticks, so that samples and ticks do not stay in step.
 const PERIOD_NS: u64 = 97_000;
-/// Samples that are kept: of some twelve seconds in the kernel. Each has a line of some hundred bytes.
+/// Maximum number of samples kept: about twelve seconds in the kernel. Each has a line of some hundred bytes.
 const MOST: usize = 1 << 17;
 /// Module of the kernel itself.
 const KERNEL: &str = "[kernel]";
@@ -24,9 +24,9 @@ const UNKNOWN: &str = "[unknown]";
 /// The samples of one task.
 pub(super) struct Samples {
     program: CallSamples,
-    /// Addresses, leaf first, by the order in which they were seen first.
+    /// Addresses, leaf first, with their rank in the order in which they were first seen.
     stacks: HashMap<Box<[u64]>, usize>,
-    /// When they were taken, and the number of the stack.
+    /// When each was taken, and the number of its stack.
     kept: Vec<(u64, usize)>,
     left_out: u64,
     without_stack: u64,
@@ -60,7 +60,7 @@ impl Samples {
         self.program.timer_address()
     }
 
-    /// Takes over what has come.
+    /// Fetches the samples that have arrived.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -79,12 +79,12 @@ impl Samples {
         Ok(())
     }
 
-    /// Ends the timer: the next step takes over the rest.
+    /// Stops the timer: the next step fetches the rest.
     pub(super) fn end(&mut self) {
         self.program.detach();
     }
 
-    /// What is to be said in the begin.
+    /// The note for the start of a dive.
     pub(super) fn note(&self) -> String {
         format!(
             "the kernel stack is sampled every {} us of the task's own CPU time, which costs some of it",
@@ -92,7 +92,7 @@ impl Samples {
         )
     }
 
-    /// What is to be said in the end.
+    /// The note for the end of a dive.
     pub(super) fn notes(&self) -> Option<String> {
         let missing = self.missing();
         (missing > 0).then(|| {
@@ -103,8 +103,8 @@ impl Samples {
         })
     }
 
-    /// Lines for the file: first `sampling: period_ns=NANOSECONDS missing=COUNT`, then all samples, in the order of time, as
-    /// `sample: pid=TID at=SECONDS stack=ROOT;…;LEAF`.
+    /// Lines for the file: first `sampling: period_ns=NANOSECONDS missing=COUNT`, then all samples, in chronological order,
+    /// as `sample: pid=TID at=SECONDS stack=ROOT;…;LEAF`.
     pub(super) fn lines(&self, pid: u32) -> impl Iterator<Item = String> {
         let names = self.names();
         let sampling = format!("sampling: period_ns={PERIOD_NS} missing={}", self.missing());

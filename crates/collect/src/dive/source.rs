@@ -1,4 +1,4 @@
-//! What an engine that is set up gives: text, wherever it comes from.
+//! The output of an engine that is set up: text, wherever it comes from.
 
 use super::probes::Probes;
 use super::spool::{CHUNK, Spool};
@@ -11,12 +11,12 @@ use crate::CollectError;
 pub(super) enum Source {
     /// Text of ftrace itself.
     Ftrace(Trace),
-    /// Text made of what programs note.
+    /// Text made from what BPF programs record.
     Probes(Box<Probes>, Changes),
 }
 
 impl Source {
-    /// Leaves out the tracepoints of the kernel's timer at this address, where there are tracepoints.
+    /// Excludes the tracepoints of the kernel's timer at this address, if there are tracepoints.
     ///
     /// # Errors
     /// The kernel refuses it.
@@ -27,7 +27,7 @@ impl Source {
         }
     }
 
-    /// Begins to trace. Gives the lines above the text.
+    /// Starts tracing. Returns the lines above the text.
     ///
     /// # Errors
     /// The kernel refuses it.
@@ -65,7 +65,7 @@ impl Source {
         }
     }
 
-    /// Stops tracing; what was traced can still be read. Programs go on: they are taken out at the very end.
+    /// Stops tracing; what was traced can still be read. Programs keep running: they are detached at the very end.
     ///
     /// # Errors
     /// The kernel refuses it.
@@ -84,10 +84,10 @@ impl Source {
         }
     }
 
-    /// Gives all settings back. Programs are left to be taken out, before anybody else dives.
+    /// Restores all settings. Returns programs that are still to be detached before anybody else dives.
     ///
     /// # Errors
-    /// Something could not be given back.
+    /// Something could not be restored.
     pub(super) fn end(self) -> Result<Option<(Box<Probes>, Changes)>, CollectError> {
         match self {
             Source::Ftrace(trace) => trace.end().map(|_| None),

@@ -7,12 +7,12 @@ use memchr::memmem::Finder;
 
 use crate::CollectError;
 
-/// What is read at once.
+/// Bytes read at once.
 pub(super) const CHUNK: usize = 1 << 16;
-/// Bytes that a file takes: some minutes of a busy session, more than anyone reads.
+/// Maximum bytes of a file: a few minutes of a busy session, more than anyone reads.
 const MOST: u64 = 1 << 30;
 
-/// The file, which gets its name when it is whole.
+/// The file, which gets its name when it is complete.
 #[derive(Debug)]
 pub(super) struct Spool {
     place: Place,
@@ -21,11 +21,11 @@ pub(super) struct Spool {
     ends: Vec<EndOfCall>,
 }
 
-/// A piece of text that is there once for each call that has ended.
+/// A piece of text that occurs once for each call that has ended.
 #[derive(Debug)]
 struct EndOfCall {
     finder: Finder<'static>,
-    /// End of what came before, shorter than the piece.
+    /// The end of the previous text, shorter than the piece.
     before: Vec<u8>,
     found: u64,
 }
@@ -33,7 +33,7 @@ struct EndOfCall {
 impl EndOfCall {
     fn look_at(&mut self, text: &[u8]) {
         let length = self.finder.needle().len();
-        // What straddles the border of two chunks begins in the first one, which is too short to hold it whole.
+        // A match across two chunks begins in the end of the first, which is too short to hold all of it.
         let mut border = std::mem::take(&mut self.before);
         border.extend(&text[..text.len().min(length - 1)]);
         self.found += self.finder.find_iter(&border).count() as u64;
@@ -46,10 +46,10 @@ impl EndOfCall {
 }
 
 impl Spool {
-    /// Makes the file, for its owner only. A call has ended wherever one of `ends` is.
+    /// Creates the file, for its owner only. A call has ended wherever one of `ends` occurs.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be created.
     pub(super) fn create(place: Place, ends: &[String]) -> Result<Spool, CollectError> {
         let file = place.new_file().map_err(|e| CollectError::io(&place.path(), e))?;
         Ok(Spool {
@@ -78,7 +78,7 @@ impl Spool {
         self.write(text)
     }
 
-    /// Adds a line that tells of the dive itself.
+    /// Adds a line about the dive itself.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -98,10 +98,10 @@ impl Spool {
             .map_err(|e| CollectError::io(&self.place.path(), e))
     }
 
-    /// Names the file. `lines` tell of the dive itself, `KEY: VALUE`, known only in the end: they stand at its begin.
+    /// Names the file. `lines` (`KEY: VALUE`) are about the dive itself, known only at its end; they go to the top.
     ///
     /// # Errors
-    /// The file cannot be written, or there is no room for a copy of it with the lines.
+    /// The file cannot be written, or there is no space for a copy of it with the lines.
     pub(super) fn finish(self, lines: impl Iterator<Item = String>) -> Result<(), CollectError> {
         let place = self.place;
         let mut lines = lines.peekable();
@@ -113,7 +113,7 @@ impl Spool {
             let mut out = BufWriter::with_capacity(CHUNK, place.new_file()?);
             text.file().rewind()?;
             let mut text = BufReader::new(text.file());
-            // The first line tells formats apart.
+            // The first line identifies the format.
             let mut first = Vec::new();
             text.read_until(b'\n', &mut first)?;
             out.write_all(&first)?;
@@ -138,7 +138,7 @@ impl Spool {
         self.bytes
     }
 
-    /// Whether it is so large that a dive ends.
+    /// Whether it is so large that the dive has to end.
     pub(super) fn is_full(&self) -> bool {
         self.bytes >= MOST
     }

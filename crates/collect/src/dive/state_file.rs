@@ -1,5 +1,5 @@
-//! What a dive has changed in the kernel, kept in a file until it is undone: whatever ends a dive, kill -9 too, the
-//! next one finds there what to restore. A lock beside it lets only one dive at a time change anything.
+//! What a dive has changed in the kernel, kept in a file until it is undone: whatever ends a dive, even kill -9, the
+//! next one finds there what to restore. A lock next to it lets only one dive at a time change anything.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CollectError, process};
 
-/// Gone after a restart, as the settings are.
+/// Gone after a reboot, as the settings are.
 const FOLDER: &str = "/run/dbtime";
 const STATE: &str = "dive-state.json";
 const LOCK: &str = "dive.lock";
-/// Who only gives back what a killed dive has left holds the lock for less than this.
+/// A process that only restores what a killed dive has left holds the lock for less than this.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A process that can be told from a later one with the same pid.
+/// A process that can be distinguished from a later one with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Owner {
     pub(super) pid: u32,
@@ -28,8 +28,7 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// The process that has this pid now.
-    /// One that has ended and was not yet reaped by its parent is none.
+    /// The process that has this pid now. A zombie does not count.
     pub(super) fn of(pid: u32) -> Option<Owner> {
         let stat = fs::read(process::path(pid, "stat")).ok()?;
         if matches!(process::stat_field(&stat, 3)?, "Z" | "X") {
@@ -49,14 +48,14 @@ impl Owner {
 pub(super) struct Setting {
     /// Its file.
     pub(super) path: PathBuf,
-    /// What to write to have it so again: entries of a list, or one value.
+    /// What to write to restore it: entries of a list, or one value.
     pub(super) found: Vec<String>,
 }
 
 /// All that a dive has changed so far.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct State {
-    /// The boot it holds for: a later one has its settings anew.
+    /// The boot it applies to: a later one starts with fresh settings.
     boot: String,
     pub(super) owner: Owner,
     /// The private trace instance that was made.
@@ -77,7 +76,7 @@ impl StateFile {
     /// Takes the lock.
     ///
     /// # Errors
-    /// Another dive has it; or the folder cannot be used.
+    /// Another dive holds it; or the folder cannot be used.
     pub(super) fn lock() -> Result<StateFile, CollectError> {
         let folder = PathBuf::from(FOLDER);
         let at = |path: &Path| {
@@ -139,7 +138,7 @@ impl StateFile {
     /// What an earlier dive has left changed, if anything. A state of an earlier boot is discarded.
     ///
     /// # Errors
-    /// The file cannot be read, or is not what a dive writes; or its owner lives.
+    /// The file cannot be read, or is not what a dive writes; or its owner is alive.
     pub(super) fn left_over(&self) -> Result<Option<State>, CollectError> {
         let path = self.folder.join(STATE);
         let text = match fs::read_to_string(&path) {
@@ -163,7 +162,7 @@ impl StateFile {
         Ok(Some(state))
     }
 
-    /// Writes the state, so that it is there before what it tells of is changed.
+    /// Writes the state: to be called before what it describes is changed.
     ///
     /// # Errors
     /// It cannot be written.

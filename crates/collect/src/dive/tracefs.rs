@@ -1,5 +1,5 @@
-//! ftrace's settings: the one place that writes them. What is changed in the kernel's own trace is remembered first, in
-//! memory and in the state file, and given back; a private instance is removed with all that was set in it.
+//! The only place that writes ftrace's settings. Those of the kernel's own trace are recorded before they are changed,
+//! in memory and in the state file, and restored later; a private instance is removed with all that was set in it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use crate::CollectError;
 const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 /// Name of a private instance: followed by pid and start of its owner.
 const INSTANCE: &str = "dbtime-";
-/// Files that hold a list: one entry a line, added to by writing, emptied by opening.
+/// Files that hold a list: one entry per line, added by writing, emptied by opening.
 const LISTS: [&str; 4] = [
     "set_ftrace_pid",
     "set_event_pid",
@@ -48,7 +48,7 @@ impl TraceFs {
         self.0.join(file)
     }
 
-    /// Value of a setting of the kernel's own trace; none when the kernel has none of this name.
+    /// Value of a setting of the kernel's own trace; None if the kernel has none of this name.
     pub(super) fn value(&self, file: &str) -> Option<String> {
         Some(read(&self.path(file)).ok()?.trim().to_string())
     }
@@ -58,7 +58,7 @@ impl TraceFs {
         read(&self.path(file)).map_or_else(|_| Vec::new(), |text| entries(&text))
     }
 
-    /// Events that lie unread in the kernel's own trace.
+    /// Number of unread events in the kernel's own trace.
     pub(super) fn unread(&self) -> u64 {
         sum_of_stats(&self.0, &["entries"])
     }
@@ -75,13 +75,13 @@ impl TraceFs {
     }
 }
 
-/// True when a dive has left something behind, or one runs.
+/// True if a dive has left something behind, or is running.
 pub(super) fn is_left_over(fs: &TraceFs) -> bool {
     let is_abandoned = |instance: &PathBuf| owner_of(instance).is_some_and(|owner| !owner.is_alive());
     StateFile::is_there() || fs.instances().iter().any(is_abandoned)
 }
 
-/// All that is changed, and how it is undone.
+/// All that was changed, and how to undo it.
 #[derive(Debug)]
 pub(super) struct Changes {
     fs: TraceFs,
@@ -90,7 +90,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// Takes the lock, and undoes what an earlier dive has left behind. Says what that was.
+    /// Takes the lock, and undoes what an earlier dive has left behind. Returns what that was.
     ///
     /// # Errors
     /// Another dive runs, or what is left behind cannot be undone.
@@ -134,7 +134,7 @@ impl Changes {
         &self.fs
     }
 
-    /// Where a private instance of this process lies.
+    /// Path of this process's private instance.
     fn instance(&self) -> PathBuf {
         let Owner { pid, started } = self.state.owner;
         let name = format!("{INSTANCE}{pid}-{started}");
@@ -159,10 +159,10 @@ impl Changes {
         self.file.save(&self.state)
     }
 
-    /// Gives everything back, the last change first, and says what differed.
+    /// Restores everything, the last change first, and returns what differed.
     ///
     /// # Errors
-    /// Something cannot be given back: it stays remembered for the next dive.
+    /// Something cannot be restored: it stays recorded for the next dive.
     pub(super) fn undo(&mut self) -> Result<Vec<String>, CollectError> {
         let mut differed = Vec::new();
         if let Some(instance) = &self.state.instance {
@@ -177,14 +177,14 @@ impl Changes {
             match give_back(setting) {
                 Ok(false) => {}
                 Ok(true) => differed.push(file_name(&setting.path)),
-                // The others are given back all the same.
+                // The others are restored all the same.
                 Err(e) => failed = Some(e),
             }
         }
         if let Some(e) = failed {
             return Err(e);
         }
-        // What lies in the kernel's own trace is a dive's: it was empty when the dive took it.
+        // What is in the kernel's own trace is a dive's: it was empty when the dive took it.
         if self
             .state
             .settings
@@ -210,7 +210,7 @@ impl Drop for Changes {
 /// A trace: the kernel's own, or a private instance.
 #[derive(Debug)]
 pub(super) struct Trace {
-    /// Closed before anything is given back: while it is open the tracer cannot be changed.
+    /// Closed before anything is restored: while it is open, the tracer cannot be changed.
     pipe: Option<File>,
     changes: Changes,
     folder: PathBuf,
@@ -241,7 +241,7 @@ impl Trace {
     /// Makes it, if it is private.
     ///
     /// # Errors
-    /// The kernel makes no instance.
+    /// The kernel creates no instance.
     pub(super) fn make(&mut self) -> Result<(), CollectError> {
         match self.is_private {
             true => self.changes.make_instance(),
@@ -264,12 +264,12 @@ impl Trace {
         self.folder.join(file).exists()
     }
 
-    /// Text of a file; none when the kernel has none of this name here.
+    /// Text of a file; None if the kernel has none of this name here.
     pub(super) fn text(&self, file: &str) -> Option<String> {
         read(&self.folder.join(file)).ok()
     }
 
-    /// Sets a value, or all entries of a list: in this trace, or for all where the kernel has it only once.
+    /// Sets a value, or all entries of a list: in this trace, or globally where the kernel has it only once.
     ///
     /// # Errors
     /// The kernel refuses it; the error is that of the operating system.
@@ -277,10 +277,10 @@ impl Trace {
         let own = self.changes.fs.path(file);
         let mut path = self.folder.join(file);
         if !path.exists() {
-            // Some settings of a tracer exist only once, and hold for all instances.
+            // Some settings of a tracer exist only once, and apply to all instances.
             path.clone_from(&own);
         }
-        // Before Linux 6.19 or so the options of a tracer, too, are the same in every instance.
+        // Before about Linux 6.19 the options of a tracer are shared by all instances, too.
         if path == own || file.starts_with("options/") && own.exists() {
             self.changes.remember(own)?;
         }
@@ -296,7 +296,7 @@ impl Trace {
         Ok(())
     }
 
-    /// Limits tracing to functions whose names are like one of these patterns. Gives the patterns that are like none.
+    /// Limits tracing to functions whose names match one of these patterns. Returns the patterns that match none.
     ///
     /// # Errors
     /// The kernel refuses to limit anything.
@@ -311,7 +311,7 @@ impl Trace {
         for pattern in patterns {
             match file.write_all(format!("{pattern}\n").as_bytes()) {
                 Ok(()) => {}
-                // What ftrace says of a name that it does not know.
+                // What ftrace answers to a name that it does not know.
                 Err(e) if e.raw_os_error() == Some(libc::EINVAL) => unknown.push(pattern.clone()),
                 Err(e) => return Err(CollectError::io(&path, e)),
             }
@@ -339,7 +339,7 @@ impl Trace {
         }
     }
 
-    /// Room for events, kilobytes of each CPU; more than that is left as it is.
+    /// Sets the buffer space for events, kilobytes per CPU; a larger buffer is left as it is.
     ///
     /// # Errors
     /// As [`Trace::set`].
@@ -348,12 +348,12 @@ impl Trace {
         let now = found(&self.folder.join(FILE))?;
         match now.first().and_then(|size| size.parse::<u64>().ok()) {
             Some(size) if size < kilobytes => self.set_value(FILE, &kilobytes.to_string()),
-            // CPUs that differ (`X`) were made so by somebody.
+            // If CPUs differ (`X`), somebody has set them so.
             _ => Ok(()),
         }
     }
 
-    /// Begins to trace. Gives the lines that ftrace puts above the text of this tracer.
+    /// Starts tracing. Returns the lines that ftrace puts above the text of this tracer.
     ///
     /// # Errors
     /// The kernel refuses it.
@@ -372,7 +372,7 @@ impl Trace {
         Ok(header)
     }
 
-    /// Reads what has been traced; nothing is there when 0 comes back.
+    /// Reads what has been traced; 0 = there is nothing.
     ///
     /// # Errors
     /// The kernel refuses it.
@@ -397,10 +397,10 @@ impl Trace {
         sum_of_stats(&self.folder, &["overrun", "commit overrun", "dropped events"])
     }
 
-    /// Gives everything back.
+    /// Restores everything.
     ///
     /// # Errors
-    /// Something could not be given back.
+    /// Something could not be restored.
     pub(super) fn end(mut self) -> Result<Changes, CollectError> {
         self.pipe = None;
         self.changes.undo()?;
@@ -419,7 +419,7 @@ fn is_list(path: &Path) -> bool {
     LISTS.contains(&file_name(path).as_str())
 }
 
-/// Entries of a list: comments say that there is none.
+/// Entries of a list; where there are none, ftrace writes a comment.
 fn entries(text: &str) -> Vec<String> {
     text.lines()
         .map(str::trim)
@@ -428,7 +428,7 @@ fn entries(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// What is to be written to have a setting as it is.
+/// What to write to restore a setting to its present value.
 fn found(path: &Path) -> Result<Vec<String>, CollectError> {
     let text = read(path).map_err(|e| CollectError::io(path, e))?;
     if is_list(path) {
@@ -436,9 +436,9 @@ fn found(path: &Path) -> Result<Vec<String>, CollectError> {
     }
     let text = text.trim();
     let value = match file_name(path).as_str() {
-        // `[local] global counter …`: the one in brackets is taken.
+        // `[local] global counter …`: the one in brackets is in use.
         "trace_clock" => text.split(['[', ']']).nth(1).unwrap_or(text),
-        // `7 (expanded: 1408)`: the size it takes when it is first used, which this is.
+        // `7 (expanded: 1408)`: the size that it gets on first use, which this is.
         "buffer_size_kb" => text
             .split_once("expanded: ")
             .map_or(text, |(_, size)| size.trim_end_matches(')')),
@@ -447,7 +447,7 @@ fn found(path: &Path) -> Result<Vec<String>, CollectError> {
     Ok(vec![value.to_string()])
 }
 
-/// True when it differed.
+/// Restores a setting; true if it differed.
 fn give_back(setting: &Setting) -> Result<bool, CollectError> {
     if found(&setting.path)? == setting.found {
         return Ok(false);
@@ -473,7 +473,7 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).truncate(true).open(path)
 }
 
-/// Opening empties a list; each entry is a write of its own, as ftrace wants it.
+/// Opening empties a list; ftrace wants each entry in a write of its own.
 fn write(path: &Path, entries: &[String]) -> io::Result<()> {
     let mut file = open(path)?;
     for entry in entries {
@@ -498,7 +498,7 @@ fn sum_of_stats(trace: &Path, names: &[&str]) -> u64 {
         .sum()
 }
 
-/// Whose instance it is, if a dive made it.
+/// The owner of an instance, if a dive made it.
 fn owner_of(instance: &Path) -> Option<Owner> {
     let name = file_name(instance);
     let (pid, started) = name.strip_prefix(INSTANCE)?.split_once('-')?;

@@ -1,7 +1,7 @@
 //! The engine that works everywhere: tracepoints of one task, with the kernel stack of each, in a private instance.
 //!
-//! It shows where inside the call the task was, not how long each function took: what is read from it are the intervals
-//! from one tracepoint to the next. What ran in between is for `samples` to say.
+//! It shows where inside the call the task was, not how long each function took: it yields the intervals from one
+//! tracepoint to the next. What ran in between is up to `samples`.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use super::tracefs::Trace;
 use super::{Armed, DiveOptions};
 use crate::CollectError;
 
-/// What tells of the inside of a call: those that this kernel has are enabled.
+/// Events that show the inside of a call; those that this kernel has are enabled.
 const EVENTS: [&str; 22] = [
     "sched/sched_switch",
     "sched/sched_waking",
@@ -36,7 +36,7 @@ const EVENTS: [&str; 22] = [
 ];
 /// Begin and end of a call.
 const CALLS: [&str; 2] = ["sys_enter", "sys_exit"];
-/// What a high-resolution timer passes while it is in use.
+/// Events of a high-resolution timer that is in use.
 const TIMER_EVENTS: [&str; 4] = [
     "hrtimer_start",
     "hrtimer_expire_entry",
@@ -64,7 +64,7 @@ pub(super) fn arm(trace: &mut Trace, options: &DiveOptions) -> Result<Armed, Col
         trace.set_if_there(&format!("options/{option}"), value)?;
     }
     trace.set_value("set_event_pid", &options.pid.to_string())?;
-    // Of the system calls only this one: what is read from the text is all that lies between its begin and its end.
+    // Only this system call: readers of the text use what lies between its beginning and its end.
     let only = format!("id == {}", options.call.number());
     for event in CALLS {
         trace.set_value(&format!("events/raw_syscalls/{event}/filter"), &only)?;
@@ -82,8 +82,8 @@ pub(super) fn arm(trace: &mut Trace, options: &DiveOptions) -> Result<Armed, Col
     })
 }
 
-/// Leaves out what the kernel's timer at this address passes whenever it fires: it is dbtime's own, and would stand between
-/// the tracepoints of the call. Before tracing begins.
+/// Excludes the events of the kernel's timer at this address: it is dbtime's own, and they would stand between the
+/// tracepoints of the call. To be called before tracing begins.
 ///
 /// # Errors
 /// The kernel refuses it.

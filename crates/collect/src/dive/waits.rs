@@ -1,5 +1,5 @@
-//! What the session was in when it made each call: the wait event and the statement. ftrace knows nothing of these: a program at the
-//! begin of each call reads them from the session's memory, on the clock of the trace.
+//! The wait event and the statement that the session was in when it made each call. ftrace knows nothing about these: a BPF program at
+//! the start of each call reads them from the session's memory, on the clock of the trace.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::database::{Database, Texts, WaitNames, WaitSource};
 use crate::statements::Statements;
 use crate::{CollectError, Target, privilege};
 
-/// Calls whose waits are kept: as many as fit into some 24 MB.
+/// Maximum number of calls whose waits are kept: as many as fit into about 24 MB.
 const MOST: usize = 1 << 20;
 
 /// A call that began.
@@ -33,11 +33,11 @@ pub(super) struct NotedCalls {
     pid: u32,
     database: Box<dyn Database>,
     names: Rc<dyn WaitNames>,
-    /// Calls of this wait are asked for; none: of any.
+    /// Only calls of this wait are wanted; None: any.
     wanted: Option<String>,
     calls: Vec<NotedCall>,
     statements: Statements,
-    /// What is known of these.
+    /// What is known about these.
     rows: Rows,
     matching: u64,
     left_out: u64,
@@ -52,11 +52,11 @@ impl fmt::Debug for NotedCalls {
 }
 
 impl NotedCalls {
-    /// Begins to note them. None: no wait is asked for, and the task is no session, or what it says cannot be read; of a session a note
-    /// says why.
+    /// Starts recording them. None: no wait is asked for, and the task is not a session, or what it publishes cannot be read (for a
+    /// session a note says why).
     ///
     /// # Errors
-    /// A wait is asked for, and the task is no session whose wait event can be read, or the kernel refuses.
+    /// A wait is asked for, and the task is not a session whose wait event can be read, or the kernel refuses.
     pub(super) fn begin(
         options: &DiveOptions,
         notes: &mut Vec<String>,
@@ -72,7 +72,7 @@ impl NotedCalls {
         match privilege::check().and_then(|()| NotedCalls::of(database, options, None)) {
             Ok(noted) => Ok(Some(noted)),
             Err(e) => {
-                // What libbpf and the verifier had to say stands in more lines.
+                // Only the first line: the others are what libbpf and the verifier said.
                 let why = e.to_string().lines().next().unwrap_or_default().to_string();
                 notes.push(format!("wait event and query of calls are not recorded: {why}"));
                 Ok(None)
@@ -107,7 +107,7 @@ impl NotedCalls {
         })
     }
 
-    /// Takes over what has come.
+    /// Fetches the calls that have arrived.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -140,14 +140,14 @@ impl NotedCalls {
         Ok(())
     }
 
-    /// Calls that began in the wait that is asked for; none: any is.
+    /// Number of calls that began in the wanted wait; None: any is wanted.
     pub(super) fn matching(&self) -> Option<u64> {
         self.wanted.is_some().then_some(self.matching)
     }
 
-    /// Statements of which the text is known, and all calls, as lines for the file: `statement: query=ID text=TEXT`, where the id is
-    /// dbtime's fingerprint of the text `statement: query=ID fingerprint=1 text=TEXT`; `call: pid=TID at=SECONDS query=ID
-    /// wait=CLASS:EVENT`, without `query` where none is known. Ids are signed, as PostgreSQL prints them.
+    /// Statements with known text, and all calls, as lines for the file: `statement: query=ID text=TEXT`, or, if the id is dbtime's
+    /// fingerprint of the text, `statement: query=ID fingerprint=1 text=TEXT`; `call: pid=TID at=SECONDS query=ID wait=CLASS:EVENT`,
+    /// without `query` where none is known. Ids are signed, as PostgreSQL prints them.
     pub(super) fn lines(&self) -> impl Iterator<Item = String> {
         let known = self.rows.statements.iter().filter(|row| !row.text.is_empty());
         let statements = known.map(|row| {
@@ -171,7 +171,7 @@ impl NotedCalls {
         statements.chain(calls)
     }
 
-    /// What is to be said in the end.
+    /// The notes for the end of a dive.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut by_wait: BTreeMap<u32, u64> = BTreeMap::new();
         for call in &self.calls {

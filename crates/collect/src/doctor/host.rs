@@ -1,4 +1,4 @@
-//! The kernel, privileges, and who else looks.
+//! The kernel, privileges, and other tracers.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use crate::dive::tracer_in_use;
 use crate::privilege::{self, TYPE_INFORMATION};
 use crate::{CollectError, host, process};
 
-/// Programs that look at others, by the beginnings of their names. Recording works beside them; what they cost is not dbtime's.
+/// Programs that observe others, by the beginnings of their names. Recording works alongside them; their cost is not dbtime's.
 const OBSERVERS: [&str; 10] = [
     "perf",
     "bpftrace",
@@ -20,7 +20,7 @@ const OBSERVERS: [&str; 10] = [
     "offcputime",
     "dbtime",
 ];
-/// The oldest kernel that has what the programs need.
+/// The oldest kernel that has what the BPF programs need.
 const OLDEST: (u32, u32) = (5, 18);
 
 pub(super) fn findings() -> Vec<Finding> {
@@ -47,7 +47,7 @@ pub(super) fn findings() -> Vec<Finding> {
     ]
 }
 
-/// What a check of the recorder says.
+/// The result of one of the recorder's checks.
 fn checked(about: &'static str, check: Result<(), CollectError>, good: String) -> Finding {
     match check {
         Ok(()) => Finding::good(about, good),
@@ -111,7 +111,7 @@ fn perf_events() -> Finding {
     }
 }
 
-/// Who else looks: what they cost is in the times of the sessions.
+/// Other tracers: their cost is part of the sessions' times.
 fn observers() -> Finding {
     let own = std::process::id();
     let mut found: Vec<String> = process::all()

@@ -1,8 +1,8 @@
-//! What this host allows: the checks of a recording, and a recording of each server that is begun and ended at once.
+//! What this host allows: the checks of a recording, and a recording of each server that is started and ended at once.
 //!
 //! ```text
-//! host     the kernel, privileges, and who else looks
-//! server   a database server, and what is less known of it than could be
+//! host     the kernel, privileges, and other tracers
+//! server   a database server, and what limits a recording of it
 //! ```
 
 mod host;
@@ -11,7 +11,7 @@ mod server;
 use crate::postgres::Server;
 use crate::{Collector, Ending, Options, Target};
 
-/// As `dbtime record` has it when nothing else is asked for.
+/// The default of `dbtime record`.
 const RATE_HZ: u32 = 99;
 
 /// What a check has found.
@@ -19,7 +19,7 @@ const RATE_HZ: u32 = 99;
 pub enum Verdict {
     /// All is well.
     Good,
-    /// Recording works, and less is known.
+    /// Recording works, but less is known.
     Less,
     /// Recording does not work.
     Missing,
@@ -28,13 +28,13 @@ pub enum Verdict {
 /// The answer of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at.
+    /// What was checked.
     pub about: &'static str,
-    /// How that is.
+    /// The result.
     pub verdict: Verdict,
-    /// What there is.
+    /// What was found.
     pub found: String,
-    /// What to do about it; none when nothing has to be done, or what there is says it.
+    /// What to do about it; None if nothing has to be done, or `found` says it.
     pub remedy: Option<String>,
 }
 
@@ -60,7 +60,7 @@ impl Finding {
     }
 }
 
-/// A server that runs here.
+/// A server running on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerFindings {
     /// Product and version, as far as they are known.
@@ -94,14 +94,14 @@ pub struct Examination {
 }
 
 impl Examination {
-    /// Whether there is something that can be recorded: a server, or, where none runs, a process.
+    /// Whether there is something that can be recorded: a server or, if none is running, a process.
     pub fn recording_works(&self) -> bool {
         let has_server = self.servers.is_empty() || self.servers.iter().any(ServerFindings::recording_works);
         works(&self.host) && has_server
     }
 }
 
-/// Looks at this host and its servers.
+/// Examines this host and its servers.
 pub fn examine() -> Examination {
     let mut host = host::findings();
     let is_allowed = works(&host);
@@ -129,7 +129,7 @@ pub fn examine() -> Examination {
     Examination { host, servers }
 }
 
-/// Begins to record, as `dbtime record` does, and ends: what it had to do without, or why it cannot.
+/// Starts a recording as `dbtime record` does, and ends it: what it had to do without, or why it failed.
 fn trial(target: Target) -> Vec<Finding> {
     const ABOUT: &str = "recording";
     let options = Options::sampled(target, RATE_HZ);
@@ -141,7 +141,7 @@ fn trial(target: Target) -> Vec<Finding> {
             let (database, meta) = (meta.database, meta.collector);
             let found = format!("works; started within {seconds:.1} s ({})", meta.engine);
             let mut findings = vec![Finding::good(ABOUT, found)];
-            // Where it is not so, one of the reasons says it.
+            // Otherwise one of the reasons says so.
             if !database.statement_ids.is_empty() {
                 findings.push(Finding::good(
                     "sessions",

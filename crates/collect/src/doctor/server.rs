@@ -1,4 +1,4 @@
-//! A database server, and what is less known of it than could be.
+//! A database server, and what limits a recording of it.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::postgres::{NO_QUERY_IDS, Server, gives_query_ids};
 use crate::small_code::keeps_frame_pointer;
 use crate::{Target, process};
 
-/// Functions that every server exports, and that call others: whether code keeps frame pointers is seen at their beginning.
+/// Functions that every server exports and that call others: their beginnings show whether code keeps frame pointers.
 const FUNCTIONS: [&str; 3] = ["PostgresMain", "standard_ExecutorRun", "exec_replication_command"];
 /// Bytes of code in which a function sets up its frame.
 const BEGINNING: usize = 16;
@@ -25,7 +25,7 @@ pub(super) fn findings(pid: u32, is_allowed: bool) -> ServerFindings {
                 findings.extend(trial(Target::Process(pid)));
             }
             let query_ids = query_ids(pid);
-            // Said there with what to do about it.
+            // `query_ids` says it along with the remedy.
             findings.retain(|finding| query_ids.is_none() || finding.found != NO_QUERY_IDS);
             findings.extend(query_ids);
             findings.extend(frame_pointers(pid));
@@ -43,7 +43,7 @@ pub(super) fn findings(pid: u32, is_allowed: bool) -> ServerFindings {
     }
 }
 
-/// Whether the server computes query ids; none when that cannot be read.
+/// Whether the server computes query ids; None if that cannot be read.
 fn query_ids(pid: u32) -> Option<Finding> {
     let executable = Executable::of(pid).ok()?;
     Some(match gives_query_ids(pid, &executable)? {
@@ -60,7 +60,7 @@ fn query_ids(pid: u32) -> Option<Finding> {
     })
 }
 
-/// Stacks need none: this says how they are found.
+/// Stacks do not need them: this says how they are unwound.
 fn frame_pointers(pid: u32) -> Option<Finding> {
     let executable = Executable::of(pid).ok()?;
     let functions = executable.symbols(FUNCTIONS).ok()?;
@@ -79,7 +79,7 @@ fn frame_pointers(pid: u32) -> Option<Finding> {
     Some(Finding::good("frame pointers", found))
 }
 
-/// A process that is traced (strace, gdb) stops at every call or signal: its times are the tracer's.
+/// A traced process (strace, gdb) stops at every system call or signal: its times are the tracer's.
 fn tracer(pid: u32) -> Option<Finding> {
     let traced = [pid].into_iter().chain(process::children(pid)).find_map(|pid| {
         let status = fs::read_to_string(process::path(pid, "status")).ok()?;

@@ -1,9 +1,9 @@
 //! Names of the server's files by file system and inode.
 //!
-//! The kernel's program knows the inode of what was read; its name is looked for in the data directory, which is listed
-//! when an unknown inode comes, but not more often than every few seconds: a server may have a hundred thousand files.
+//! The BPF program knows the inode of what was read; its name is looked up in the data directory, which is listed when an unknown inode
+//! appears, but only every few seconds: a server may have a hundred thousand files.
 //!
-//! The server decides what lies there, and where its tablespaces' links lead: as far as its own root, and not for ever.
+//! The server decides what is there, and where its tablespace links lead: they are followed only below its root, and not for ever.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -16,21 +16,21 @@ use rustix::fs::FileType;
 use crate::devices::major_minor;
 use crate::target_file::TargetDirectory;
 
-/// Time between two listings, and how many times longer than a listing it is at least.
+/// Time between two listings, and how many times as long as a listing it is at least.
 const LIST_EVERY: Duration = Duration::from_secs(5);
 const SHARE_OF_TIME: u32 = 20;
-/// Tablespaces lie behind a link, their files four levels below the data directory's.
+/// Tablespaces are behind a link, their files four levels below the data directory.
 const DEEPEST: usize = 8;
-/// What a listing takes in at most: a server with half a million files has names of 10 MB.
+/// Limits of a listing: the names of half a million files have 10 MB.
 const MOST_NAMES: usize = 500_000;
 const MOST_BYTES: usize = 64 << 20;
-/// Entries that a listing goes on to count, so that it can be said how many have no name.
+/// Maximum number of entries that a listing counts, to say how many have no name.
 const MOST_COUNTED: usize = 2_000_000;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Files {
-    /// Whose working directory the data directory is.
+    /// The process whose working directory is the data directory.
     server: Option<u32>,
     known: Known,
     next_listing: Option<Instant>,
@@ -48,8 +48,8 @@ impl Files {
         }
     }
 
-    /// From now on files are looked for in the working directory of this process. Where that is another one, the numbers of its files may
-    /// have been those of others.
+    /// From now on files are looked up in the working directory of this process. If that is another directory, its inode numbers may have
+    /// been those of other files.
     pub(crate) fn set_server(&mut self, server: Option<u32>, has_other_files: bool) {
         self.server = server;
         if has_other_files {
@@ -58,7 +58,7 @@ impl Files {
         self.next_listing = None;
     }
 
-    /// Files of the data directory for which there is no room: what is read of them has no name.
+    /// Files of the data directory for which there is no room: reads from them have no name.
     pub(crate) fn left_out(&self) -> usize {
         self.left_out
     }
@@ -73,7 +73,7 @@ impl Files {
         self.known.find(key).unwrap_or_default()
     }
 
-    /// Lists anew. Names of files that have gone are kept: what was read of them may still come.
+    /// Lists the files again. Names of deleted files are kept: reads from them may still arrive.
     fn list(&mut self) {
         let begin = Instant::now();
         let data_directory = self
@@ -87,7 +87,7 @@ impl Files {
     }
 }
 
-/// How much a listing may still take in.
+/// How much a listing may still keep.
 #[derive(Debug)]
 struct Room {
     names: usize,
@@ -123,10 +123,10 @@ impl Room {
 #[derive(Debug, Default)]
 struct Known {
     names: HashMap<(u64, u64), Rc<str>>,
-    /// The same where the file system has another number inside the kernel than outside (btrfs, overlayfs): by inode
-    /// alone, none when several files have it.
+    /// The same for file systems whose number differs inside and outside of the kernel (btrfs, overlayfs): by inode alone, None if
+    /// several files have it.
     by_inode: HashMap<u64, Option<Rc<str>>>,
-    /// Bytes of them, those included that have been replaced.
+    /// Bytes of the names, including replaced ones.
     bytes: usize,
 }
 
@@ -140,7 +140,7 @@ impl Known {
 
     /// Adds what is in a data directory; returns how many files have no room.
     fn list(&mut self, data_directory: &TargetDirectory, mut room: Room) -> usize {
-        // Files that have gone are no reason to grow for ever.
+        // Deleted files must not make it grow for ever.
         if self.names.len() > room.names || self.bytes > room.bytes {
             *self = Known::default();
         }
@@ -170,7 +170,7 @@ impl Known {
             let name = format!("{prefix}{}", entry_name.to_string_lossy());
             let inner = match entry.file_type() {
                 FileType::RegularFile => {
-                    // A file lies on the file system of its directory.
+                    // A file is on the file system of its directory.
                     if room.has(&name) {
                         self.add((device, entry.ino()), name);
                     }
@@ -206,7 +206,7 @@ impl Known {
     }
 }
 
-/// Tablespaces and the write-ahead log may lie elsewhere.
+/// Tablespaces and the write-ahead log may be elsewhere.
 fn is_followed(prefix: &str, name: &CStr) -> bool {
     prefix == "pg_tblspc/" || prefix.is_empty() && name.to_bytes() == b"pg_wal"
 }
@@ -243,7 +243,7 @@ mod tests {
         ] {
             fs::create_dir_all(root.join(folder)).unwrap();
         }
-        // As the server sees them: what is absolute begins at its root.
+        // As the server sees them: absolute paths begin at its root.
         symlink("/mnt/one", root.join("data/pg_tblspc/77")).unwrap();
         symlink("../../mnt/two", root.join("data/pg_tblspc/78")).unwrap();
         symlink("/mnt/wal", root.join("data/pg_wal")).unwrap();
@@ -260,7 +260,7 @@ mod tests {
             let (device, inode) = key(&fs::metadata(root.join(path)).unwrap());
             let (known, left_out) = list(&root, Room::default());
             assert_eq!((known.find((device, inode)), left_out), (Some(name), 0));
-            // A file system that has another number inside the kernel.
+            // A file system whose number differs inside the kernel.
             assert_eq!(known.find((1, inode)), Some(name));
             assert_eq!(known.find((1, u64::MAX)), None);
         }
@@ -285,7 +285,7 @@ mod tests {
         {
             symlink(link, root.join(format!("data/pg_tblspc/{number}"))).unwrap();
         }
-        // Inside, but no place for links.
+        // Inside, but links do not belong there.
         fs::create_dir(root.join("elsewhere")).unwrap();
         fs::write(root.join("elsewhere/file"), "").unwrap();
         symlink("/elsewhere", root.join("data/base/9")).unwrap();
@@ -311,7 +311,7 @@ mod tests {
         // `base/5/0000`: eleven bytes each.
         let (known, left_out) = list(home.path(), room(MOST_NAMES, 1_100));
         assert_eq!((known.names.len(), left_out), (100, 900));
-        // A listing does not go on for ever, even to count.
+        // A listing ends at some point, even if it only counts.
         let bounded = Room {
             names: 0,
             counted: 500,

@@ -1,7 +1,7 @@
-//! The exact tier's single events: takes the kernel's histograms once a second and makes rows of them.
+//! The exact tier's single events: fetches the kernel's histograms once a second and turns them into rows.
 //!
-//! A system call is counted once in the kernel, with the wait event it was made in; here it becomes a row of the system
-//! call, one of the part of a wait that it is and, if it read from a file, one of the read.
+//! The kernel counts a system call once, with the wait event it was made in; here it becomes a row for the system call,
+//! one for its part of a wait and, if it read from a file, one for the read.
 
 mod files;
 mod wakers;
@@ -25,13 +25,13 @@ use files::Files;
 pub(crate) use wakers::Wakers;
 use words::{Word, Words};
 
-/// Events of a session may be taken out of the kernel this long after its end.
+/// Events of a session may be fetched from the kernel this long after its end.
 const REMEMBER_NS: u64 = 5_000_000_000;
 
 /// See the module.
 pub(crate) struct Latencies {
     epoch: u64,
-    /// Begin of the epoch, CLOCK_MONOTONIC.
+    /// Start of the epoch, CLOCK_MONOTONIC.
     since: u64,
     /// Sessions by pid and start of their task, with the moment from which they may be forgotten.
     sessions: HashMap<(u32, u64), (SessionId, u64)>,
@@ -44,7 +44,7 @@ pub(crate) struct Latencies {
     last_rows: usize,
 }
 
-/// What the events of a row have in common. Beside many busy sessions there are some hundred thousand of them at a time.
+/// What the events of a row have in common. With many busy sessions there are some hundred thousand at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct RowKey {
     session: SessionId,
@@ -60,7 +60,7 @@ struct RowKey {
 }
 
 impl Latencies {
-    /// `server`: in whose working directory the files are.
+    /// `server`: the process whose working directory has the files.
     pub(crate) fn new(server: Option<u32>, now: u64) -> Latencies {
         Latencies {
             epoch: 0,
@@ -84,7 +84,7 @@ impl Latencies {
         self.files.left_out()
     }
 
-    /// Events of this task are the session's.
+    /// Events of this task belong to the session.
     pub(crate) fn know(&mut self, pid: u32, start_ns: u64, session: SessionId) {
         let known = self
             .sessions
@@ -109,7 +109,7 @@ impl Latencies {
         now >= clock.next_second(self.since)
     }
 
-    /// Takes what has come since the last call.
+    /// Fetches what has arrived since the last call.
     ///
     /// # Errors
     /// A kernel map could not be read or written.
@@ -272,8 +272,8 @@ impl Latencies {
     }
 }
 
-/// The buckets of a histogram of which only the whole sum is known: each gets its part of it by the middle of its bounds,
-/// which is right to 0.8 %. The maximum lies in the last one; where it is not known, that one's bound stands for it.
+/// Splits a histogram's sum among its buckets, of which only the counts are known, in proportion to the middle of their
+/// bounds: accurate to 0.8 %. The maximum is in the last bucket; if not known, that bucket's bound is used.
 fn split(buckets: &[(u16, u64)], sum_ns: u64, max_ns: Option<u64>) -> Vec<(u16, Latency)> {
     let middles = |&(bucket, count): &(u16, u64)| {
         let (from, to) = bounds_of(bucket);
@@ -302,7 +302,7 @@ fn split(buckets: &[(u16, u64)], sum_ns: u64, max_ns: Option<u64>) -> Vec<(u16, 
     split.collect()
 }
 
-/// Rows of commands of a statement that took about as long: the whole, and where the time went.
+/// Adds rows for commands of a statement that took about as long: the total, and where the time went.
 fn add_command(
     key: &CommandKey,
     (statement, plan): (u64, i64),

@@ -1,4 +1,4 @@
-//! Names of those who end a sleep.
+//! Names of the tasks that end a sleep.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) struct Wakers {
 }
 
 impl Wakers {
-    /// Name of a task by its pid; `comm` is its own, for one that has gone. 0 is an interrupt.
+    /// Name of a task by its pid; `comm`: its own name, for one that is gone. 0 is an interrupt.
     pub(crate) fn name_of(&mut self, pid: u32, comm: &str) -> Arc<str> {
         if pid == 0 {
             return "interrupt".into();
@@ -40,7 +40,7 @@ impl Wakers {
     }
 }
 
-/// What kind of server process it is, or the name of another one, with the pid.
+/// The kind of a server process, or the name of another process, with the pid.
 fn describe(pid: u32, titles: &Titles) -> Option<String> {
     let name = match titles.of(pid).and_then(|(_, title)| title) {
         Some(title) => title.backend_type.0,

@@ -1,4 +1,4 @@
-//! Names of what a second's events are, each once: rows have numbers of words until they are written.
+//! Names that a second's events need, each once: rows hold numbers of words until they are written.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -6,12 +6,12 @@ use dbtime_model::Wait;
 
 use crate::database::{NO_NUMBER, NUMBERED, WaitNames, WaitTraits};
 
-/// Class of the events in which a session waits for work, in the words of V$EVENT_NAME.
+/// Class of the events in which a session waits for work, as in V$EVENT_NAME.
 const IDLE: &str = "Idle";
 /// The event in which a session waits for its client.
 const FROM_CLIENT: &str = "SQL*Net message from client";
 
-/// Name and class of every event that is known. Without a class: the name comes from the executable.
+/// Name and class of every known event. Without a class: the name comes from the executable.
 #[derive(Debug, Default)]
 pub(crate) struct EventNames(HashMap<u32, (String, Option<String>)>);
 
@@ -39,7 +39,7 @@ impl EventNames {
 
     fn find(&self, wait: u32) -> Option<&(String, Option<String>)> {
         let number = wait & !NUMBERED;
-        // Event 0 is no event: a session that never waited has it, and so has memory that is not a session's.
+        // Event 0 is not an event: a session that never waited has it, and so has memory that is not a session's.
         (wait & NUMBERED != 0 && number != 0)
             .then(|| self.0.get(&number))
             .flatten()

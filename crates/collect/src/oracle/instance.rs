@@ -16,12 +16,12 @@ use crate::database::{Change, Database, Member, WaitNames, WaitSource};
 use crate::session::{Description, Role};
 use crate::{CollectError, memory, process};
 
-/// How often the file is looked at.
+/// How often the file is checked.
 const LOOK: Duration = Duration::from_secs(1);
-/// A process that began this long after the MAP was made is another one than it means: the file's time has full seconds on
-/// some file systems, and the process's hundredths.
+/// A process that started later than this after the MAP was made is not the one it means: file times are whole seconds on some file
+/// systems, and those of processes hundredths.
 const YOUNGER: Duration = Duration::from_secs(2);
-/// Sessions that are told one by one.
+/// Sessions that are reported one by one.
 const TOLD: usize = 5;
 
 /// See the module.
@@ -34,7 +34,7 @@ pub(crate) struct Instance {
     members: Vec<Member>,
     names: Rc<EventNames>,
     reasons: Vec<String>,
-    /// The last time that the file could not be used; told once.
+    /// Why the file could not be used last time; reported once.
     failed: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl Instance {
     /// Reads the MAP.
     ///
     /// # Errors
-    /// It cannot be read, is none, or none of its sessions is alive.
+    /// It cannot be read, is not a MAP, or none of its sessions is alive.
     pub(crate) fn read(path: &Path) -> Result<Instance, CollectError> {
         let version = FileVersion::of(path)
             .ok_or_else(|| CollectError::io(path, std::io::Error::from_raw_os_error(libc::ENOENT)))?;
@@ -176,7 +176,7 @@ fn check_process(pid: u32, made: SystemTime) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the addresses are those of the session: its number must lie where the MAP says, the others must be readable.
+/// Whether the addresses are those of the session: its number must be where the MAP says, the others must be readable.
 fn check_addresses(session: &MapSession) -> Result<WaitSource, String> {
     let read = |address, what: &str| {
         memory::read_u32(session.pid, address).map_err(|e| format!("{what} at {address:#x}: {e}"))
@@ -281,14 +281,14 @@ impl Database for Instance {
             return None;
         }
         self.looked = Instant::now();
-        // While it is replaced there may be none.
+        // While it is being replaced there may be no file.
         let version = FileVersion::of(&self.path)?;
         if version == self.version {
             return None;
         }
         let map = match Map::read(&self.path) {
             Ok(map) if map.complete => map,
-            // Being written: the next look finds it complete, or changed again.
+            // Being written: the next check finds it complete, or changed again.
             Ok(_) => return self.tell_once(format!("{} is not complete yet", self.path.display())),
             Err(e) => return self.tell_once(e.to_string()),
         };
@@ -306,7 +306,7 @@ impl Database for Instance {
 }
 
 impl Instance {
-    /// A file that cannot be used is told once; what was read before stays valid.
+    /// Reports once that a file cannot be used; what was read before stays valid.
     fn tell_once(&mut self, what: String) -> Option<Change> {
         if self.failed.as_ref() == Some(&what) {
             return None;

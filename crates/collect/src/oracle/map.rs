@@ -1,7 +1,7 @@
 //! Reads a MAP: the file that the script of `dbtime oracle-map` makes in SQL*Plus. docs/oracle-live.md describes it.
 //!
-//! SQL*Plus writes more than what was selected: blank lines, headings, errors, lines cut at its LINESIZE. A record begins with
-//! a line that names its kind and ends with a mark; what follows belongs to it until then. All else is no record.
+//! SQL*Plus writes more than what was selected: blank lines, headings, errors, lines cut at its LINESIZE. A record begins with a line that
+//! names its kind and ends with a mark; what follows belongs to it until then. Everything else is not a record.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ const KINDS: [(&str, usize); 4] = [("instance", 4), ("session", 13), ("event", 5
 const END: &str = ".";
 /// More than all fields of a session can have.
 const LONGEST_RECORD: usize = 4096;
-/// Bad lines that are told one by one.
+/// Bad lines that are reported one by one.
 const TOLD: usize = 5;
 
 /// A session as the database describes it.
@@ -51,7 +51,7 @@ pub(crate) struct Map {
     pub(crate) complete: bool,
     /// What is wrong with it, with file and line.
     pub(crate) problems: Vec<String>,
-    /// Lines that were put together again.
+    /// Lines that were cut, and joined again.
     cut: usize,
 }
 
@@ -59,7 +59,7 @@ impl Map {
     /// Reads a file.
     ///
     /// # Errors
-    /// It cannot be read, or is no MAP.
+    /// It cannot be read, or is not a MAP.
     pub(crate) fn read(path: &Path) -> Result<Map, CollectError> {
         let metadata = fs::metadata(path).map_err(|e| CollectError::io(path, e))?;
         if !metadata.is_file() || metadata.len() > LARGEST {
@@ -81,7 +81,7 @@ impl Map {
         Ok(map)
     }
 
-    /// Reads a text; `name` is what it is called in messages.
+    /// Reads a text; `name`: its name in messages.
     pub(crate) fn parse(text: &str, name: &str) -> Map {
         let mut map = Map::default();
         let mut bad = Vec::new();
@@ -99,7 +99,7 @@ impl Map {
             } else if let Some((begin, mut text)) = pending.take()
                 && !line.trim().is_empty()
             {
-                // Cut at LINESIZE: what is missing is the next line.
+                // Cut at LINESIZE: the rest is on the next line.
                 text.push_str(line);
                 map.cut += 1;
                 pending = map.take_if_complete(begin, text, &mut bad);
@@ -130,7 +130,7 @@ impl Map {
         map
     }
 
-    /// Takes a record, or gives it back when it is incomplete.
+    /// Takes a record, or returns it if it is incomplete.
     fn take_if_complete(
         &mut self,
         line: usize,
@@ -310,7 +310,7 @@ end,1,2,.
     fn what_sqlplus_adds_is_no_record_and_what_it_cuts_is_put_together() {
         let mut text = String::from("\r\nConnected.\r\n\r\n'SESSION,'||SID\r\n--------------\r\n\r\n");
         for line in GOOD.lines() {
-            // Cut as with a LINESIZE of 41, and filled up with blanks.
+            // Cut as with a LINESIZE of 41, and padded with blanks.
             let characters: Vec<char> = line.chars().collect();
             for part in characters.chunks(41) {
                 text.push_str(&format!("{:<44}\r\n", part.iter().collect::<String>()));

@@ -1,5 +1,5 @@
-//! Oracle, as far as the host can see it: its sessions and the places of their wait events come from a file that a
-//! SQL*Plus script made (docs/oracle-live.md); no connection is made.
+//! Oracle as seen from the host: its sessions and the places of their wait events come from a file that a SQL*Plus script made
+//! (docs/oracle-live.md); no connection is made.
 
 mod event_names;
 mod instance;

@@ -1,8 +1,7 @@
 //! The names of wait events in the executable: the table `ksledt_`.
 //!
-//! Its layout is not documented. What is assumed is the least: elements of one size, by number of the event, of which the first
-//! word points to the name. That is held against every name of the MAP; a table that does not agree with all of them is not
-//! used.
+//! Its layout is not documented. As little as possible is assumed: elements of one size, by event number, whose first word points to the
+//! name. This is checked against every name in the MAP; a table that does not agree with all of them is not used.
 
 use std::io;
 
@@ -11,7 +10,7 @@ use crate::executable::Executable;
 use crate::memory;
 
 const TABLE: &str = "ksledt_";
-/// Names that must agree, so that no chance does it.
+/// Names that must agree, to rule out chance.
 const AGREEING: usize = 5;
 /// Sizes that an element may have.
 const SIZES: std::ops::RangeInclusive<usize> = 8..=256;
@@ -20,8 +19,8 @@ const LARGEST: usize = 4 << 20;
 /// Longest name of an event.
 const LONGEST_NAME: usize = 64;
 
-/// Adds what the executable of a process names and the MAP does not. Returns how many that were; none = it has no table that
-/// agrees with the MAP.
+/// Adds the names that the executable of a process has and the MAP lacks. Returns how many; none = it has no table that agrees with the
+/// MAP.
 pub(super) fn complete(names: &mut EventNames, pid: u32) -> io::Result<Option<usize>> {
     let [Some(table)] = Executable::of(pid)?.symbols([TABLE])? else {
         return Ok(None);
@@ -64,7 +63,7 @@ pub(super) fn complete(names: &mut EventNames, pid: u32) -> io::Result<Option<us
     Ok(Some(added))
 }
 
-/// The text that a pointer of the process points to; none when that can be no name.
+/// The text that a pointer of the process points to; none if it cannot be a name.
 fn text(pid: u32, pointer: u64) -> Option<String> {
     let mut bytes = [0; LONGEST_NAME + 1];
     // A name may be the last thing on the last page that is mapped.

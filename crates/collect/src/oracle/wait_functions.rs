@@ -1,8 +1,8 @@
-//! Where probes can be put into Oracle's functions that begin and end a wait.
+//! Where probes can be placed in Oracle's functions that begin and end a wait.
 //!
-//! A probe replaces a byte of the program, so it must stand at the begin of an instruction: anything else would crash the
-//! database. On Oracle 12c and later a probe on the very first instruction fails or misbehaves; the functions begin with one of
-//! two bytes there. So the instructions are decoded: where one begins at +2, the probe stands there, else at +0.
+//! A probe replaces a byte of the program, so it must be at the start of an instruction: anything else would crash the database. On Oracle
+//! 12c and later a probe on the very first instruction fails or misbehaves; the functions begin with a two-byte one there. So the
+//! instructions are decoded: if one starts at +2, the probe is placed there, else at +0.
 
 use std::io;
 
@@ -12,11 +12,11 @@ use crate::executable::Executable;
 
 /// The functions, in the order of [`Places`].
 const FUNCTIONS: [&str; 3] = ["kskthbwt", "kskthewt", "kews_update_wait_time"];
-/// Where a probe stands by preference.
+/// Preferred offset of a probe.
 const PREFERRED: u64 = 2;
 
-/// Places of the probes in the file: begin of a wait, its end, and the database's own idea of its length, each with its
-/// distance from the begin of the function.
+/// File offsets of the probes: start of a wait, its end, and the database's own measure of its length, each with its offset in the
+/// function.
 pub(crate) type Places = [(u64, u64); 3];
 
 /// Finds the places in the executable of a process.
@@ -35,7 +35,7 @@ pub(crate) fn places(pid: u32) -> io::Result<Places> {
     Ok(places)
 }
 
-/// Distance of the probe from the begin of a function with this code.
+/// Offset of the probe in a function with this code.
 fn distance(code: &[u8]) -> u64 {
     let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
     while decoder.can_decode() && (decoder.position() as u64) < PREFERRED {

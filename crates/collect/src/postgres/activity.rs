@@ -1,4 +1,4 @@
-//! What pg_stat_activity shows, asked over a connection: for a server whose sessions' own entries cannot be read.
+//! What pg_stat_activity shows, queried over a connection: for a server whose sessions' own entries cannot be read.
 
 use dbtime_model::SessionState;
 use postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
@@ -12,8 +12,8 @@ use crate::fingerprint::id_of_text;
 use crate::joined::Said;
 use crate::statements::StatementText;
 
-/// Texts come as the server has them, in the encodings of all databases: one that cannot be converted would be an error of the whole
-/// question. Rows and bytes of a text have a bound; a text with more bytes is not shown.
+/// Texts come as the server has them, in the encoding of each database: one that cannot be converted would fail the whole query. Rows and
+/// bytes of a text are limited; a longer text is not shown.
 const QUESTION: &str = "SET LOCAL client_encoding = 'SQL_ASCII';
      SELECT pid, query_id, state, application_name,
             CASE WHEN state IN ('active', 'fastpath function call') AND octet_length(query) < 4096 THEN query END,
@@ -21,10 +21,10 @@ const QUESTION: &str = "SET LOCAL client_encoding = 'SQL_ASCII';
        FROM pg_stat_activity
       LIMIT 10000";
 
-/// How it is asked.
+/// How it is queried.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Activity {
-    /// The server gives ids to statements: only utility statements have the fingerprints of their texts instead.
+    /// The server computes query ids: only utility statements have the fingerprint of their text instead.
     pub(super) gives_ids: bool,
     pub(super) texts: Texts,
 }
@@ -32,14 +32,14 @@ pub(super) struct Activity {
 /// A session, as the server shows it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
-    /// As the server numbers processes.
+    /// As the server knows it.
     pub(crate) pid: u32,
     pub(crate) said: Said,
     /// Of the statement that it executes.
     pub(crate) text: Option<StatementText>,
 }
 
-/// All sessions, and how many of them it does not let this user see.
+/// All sessions, and how many of them are hidden from this user.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct AllShown {
     pub(super) sessions: Vec<Shown>,
@@ -47,10 +47,10 @@ pub(super) struct AllShown {
 }
 
 impl Activity {
-    /// Asks.
+    /// Queries it.
     ///
     /// # Errors
-    /// As the server, or the library, says it.
+    /// As reported by the server or the library.
     pub(super) fn ask(self, client: &mut Client) -> Result<AllShown, String> {
         let answer = client.simple_query(QUESTION).map_err(|e| described(&e))?;
         let mut all = AllShown::default();
@@ -85,7 +85,7 @@ impl Activity {
         })
     }
 
-    /// As it may be recorded.
+    /// The text as it may be recorded.
     fn text(self, text: &[u8], id: u64) -> Option<StatementText> {
         let keep: fn(&str) -> String = match self.texts {
             Texts::None => return None,
@@ -93,7 +93,7 @@ impl Activity {
             Texts::Full => str::to_string,
         };
         let found = match id {
-            // A fingerprint is that of all that were sent at once.
+            // A fingerprint covers all statements that were sent at once.
             0 => StatementText {
                 text: decoded(text, None),
                 is_fingerprint: true,
@@ -108,7 +108,7 @@ impl Activity {
     }
 }
 
-/// None also where it is no UTF-8: the text of a database with another encoding.
+/// None also if it is not UTF-8: the text of a database with another encoding.
 fn column(row: &SimpleQueryRow, number: usize) -> Option<&str> {
     row.try_get(number).ok().flatten()
 }

@@ -1,10 +1,10 @@
-//! Every lock of a server's lock table, as pg_locks lists them: who has it or waits for it, read from the server's shared memory without
+//! Every lock in a server's lock table, as pg_locks lists them: who holds it or waits for it, read from the server's shared memory without
 //! a connection.
 //!
-//! The server's own locks are not taken, so it may change what is being read. Each process has its locks in lists (`myProcLocks`), whose
-//! links are followed; each of them is read twice, with the lock it is for and the process it is of, and what is not the same both
-//! times, or does not point back, is dropped and counted. `LOCK`, `PROCLOCK` and `LOCKTAG` (src/include/storage/lock.h) are the same
-//! from PostgreSQL 14 to 18. Predicate locks (`SIReadLock`), which nobody waits for, are in another table, which is not read.
+//! None of the server's own locks are taken, so it may change what is being read. The locks of each process are in lists (`myProcLocks`),
+//! which are followed; each entry is read twice, with its lock and its process, and is dropped and counted if the two reads differ or if it
+//! does not point back. `LOCK`, `PROCLOCK` and `LOCKTAG` (src/include/storage/lock.h) are the same from PostgreSQL 14 to 18. Predicate
+//! locks (`SIReadLock`), which nobody waits for, are in another table, which is not read.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -16,35 +16,35 @@ use super::record_fields::{address, is_pointer, number};
 use crate::lock_requests::{LockRequest, LockTarget, Whose};
 use crate::memory;
 
-/// Bytes of a `PROCLOCK` up to the end of its place in the list of its process, and where that place is.
+/// Bytes of a `PROCLOCK` up to the end of its link in the list of its process, and the offset of that link.
 const PROCLOCK: usize = 64;
 const LINK: usize = 48;
-/// In it: the lock, the process, and the modes that are held.
+/// Offsets in it: the lock, the process, and the modes that are held.
 const LOCK: usize = 0;
 const PROCESS: usize = 8;
 const HELD: usize = 24;
 /// Bytes of it that are compared: those three.
 const COMPARED: usize = 28;
-/// Of `waitLock`: how far behind it the request, its mode and its begin are.
+/// Offsets from `waitLock` to the request, its mode and its start.
 const WAIT_REQUEST: usize = 8;
 const WAIT_MODE: usize = 16;
 const WAIT_START: usize = 24;
 /// `USER_LOCKMETHOD`: a lock that may outlive its transaction.
 const USER_LOCK: u8 = 2;
-/// Requests that are read at a look.
+/// Requests read in one pass at most.
 const MOST: usize = 20_000;
-/// Places that are read in one system call: `IOV_MAX` is 1024.
+/// Places read in one system call: `IOV_MAX` is 1024.
 const AT_ONCE: usize = 512;
-/// Bytes of what processes note with themselves that are read at a look.
+/// Bytes read in one pass at most of the locks that processes keep in their own records (fast path).
 const MOST_NOTED: usize = 16 << 20;
-/// For how long a look goes on.
+/// Time limit of one pass.
 const PATIENCE: Duration = Duration::from_millis(30);
 /// Microseconds from the Unix epoch to PostgreSQL's.
 const EPOCH_US: i64 = 946_684_800_000_000;
-/// A wait that seems longer than this did not begin when it seems.
+/// A wait that seems longer than this has a wrong start time.
 const LONGEST_WAIT_US: i64 = 10 * 365 * 86_400 * 1_000_000;
 
-/// What a look found: pids are those by which the server knows its processes.
+/// What one pass found; pids are those by which the server knows its processes.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) requests: Vec<LockRequest>,
@@ -52,7 +52,7 @@ pub(super) struct Found {
     pub(super) without_room: u64,
 }
 
-/// A link of a list of a process.
+/// A link in a list of a process.
 #[derive(Clone, Copy)]
 struct Link {
     /// Which process.
@@ -69,7 +69,7 @@ struct First {
     bytes: Vec<u8>,
 }
 
-/// Reads all locks of these processes; none when they cannot be read. `newcomers`: as [`ProcEntries::read`].
+/// Reads all locks of these processes; none if they cannot be read. `newcomers`: as for [`ProcEntries::read`].
 pub(super) fn look(array: &ProcArray, processes: &mut ProcEntries, newcomers: &[u32]) -> Option<Found> {
     let begin = Instant::now();
     processes.read(array, newcomers)?;
@@ -97,7 +97,7 @@ pub(super) fn look(array: &ProcArray, processes: &mut ProcEntries, newcomers: &[
     Some(found)
 }
 
-/// Goes through all lists at a time, link by link.
+/// Follows all lists at once, link by link.
 fn follow(array: &ProcArray, mut links: Vec<Link>, begin: Instant, found: &mut Found) -> Vec<First> {
     let mut firsts = Vec::new();
     let mut seen = HashSet::new();
@@ -116,7 +116,7 @@ fn follow(array: &ProcArray, mut links: Vec<Link>, begin: Instant, found: &mut F
             .collect();
         let mut next = Vec::new();
         for (link, bytes) in links.iter().zip(read_each(array.postmaster, &wanted)) {
-            // A list without an end is none, and what is given back meanwhile leads nowhere.
+            // A link seen before means an endless list; one that was freed meanwhile leads nowhere.
             let is_own = |bytes: &Vec<u8>| {
                 address(bytes, PROCESS) == array.address(link.place)
                     && is_pointer(address(bytes, LOCK))
@@ -143,7 +143,7 @@ fn follow(array: &ProcArray, mut links: Vec<Link>, begin: Instant, found: &mut F
 }
 
 impl Found {
-    /// Reads locks, requests and processes again, and keeps what is the same.
+    /// Reads locks, requests and processes again, and keeps what has not changed.
     fn take_twice<'a>(&mut self, array: &ProcArray, own: impl Fn(usize) -> &'a [u8], firsts: &[First]) {
         let pid = array.postmaster;
         let locks: Vec<u64> = distinct(firsts.iter().map(|first| address(&first.bytes, LOCK)));
@@ -214,7 +214,7 @@ impl Found {
             let before = self.requests.len();
             self.requests
                 .extend(granted.map(|(_, mode)| LockRequest { mode, ..request }));
-            // Of a transaction that was prepared what it waited for has no meaning.
+            // What a prepared transaction waited for has no meaning.
             if matches!(whose, Whose::Process(_))
                 && let Some((mode, since_us)) = wanted(array, process, front, (lock, first.at))
             {
@@ -227,14 +227,14 @@ impl Found {
                     ..request
                 });
             }
-            // One that is neither had nor waited for is about to be.
+            // A request neither granted nor waited for is about to be.
             if self.requests.len() == before {
                 self.torn += 1;
             }
         }
     }
 
-    /// Those that processes note with themselves.
+    /// Takes the locks that processes keep in their own records.
     fn take_fast_path<'a>(
         &mut self,
         array: &ProcArray,
@@ -251,7 +251,7 @@ impl Found {
         let most = MOST_NOTED / (fast_path.groups.unwrap_or(1) * (8 + 4 * SLOTS));
         self.without_room += in_transaction.len().saturating_sub(most) as u64;
         in_transaction.truncate(most);
-        // Of each: the modes, the relations, and that of its own transaction.
+        // Of each process: the modes, the relations, and the lock on its own transaction.
         let virtualxid = |place: usize| (array.address(place) + fast_path.virtualxid as u64, 8);
         let noted = |place: usize| -> [(u64, usize); 2] {
             let process = own(place);
@@ -308,7 +308,7 @@ impl Found {
             };
             let database = number(&front, array.database());
             for slot in 0..relations.len() / 4 {
-                // Three bits of each slot, sixteen slots of each group.
+                // Three bits per slot, sixteen slots per group.
                 let modes = |bits: &[u8]| address(bits, slot / SLOTS * 8) >> (3 * (slot % SLOTS)) & 7;
                 let relation = number(relations, 4 * slot);
                 let held = modes(bits);
@@ -338,7 +338,7 @@ impl Found {
     }
 }
 
-/// Whose it is, if it was so both times: by the server's own pid, or by the transaction.
+/// Whose it is, if both reads agree: by the server's own pid, or by the transaction.
 fn whose(array: &ProcArray, place: usize, process: &[u8], front: &[u8]) -> Option<Whose> {
     let same = |at: usize| (number(process, at) == number(front, at)).then(|| number(front, at));
     match place < array.processes {
@@ -347,8 +347,8 @@ fn whose(array: &ProcArray, place: usize, process: &[u8], front: &[u8]) -> Optio
     }
 }
 
-/// The mode in which a process waited for this lock with this request both times, and since when, microseconds since PostgreSQL's epoch
-/// (0 = the server has not noted it yet).
+/// The mode in which a process waited for this lock with this request in both reads, and since when, in microseconds since PostgreSQL's
+/// epoch (0 = the server has not set it yet).
 fn wanted(
     array: &ProcArray,
     process: &[u8],
@@ -370,7 +370,7 @@ fn distinct(all: impl Iterator<Item = u64>) -> Vec<u64> {
     all.filter(|one| seen.insert(*one)).collect()
 }
 
-/// Reads each of these places, some at a time; none for one that cannot be read.
+/// Reads each of these places, in batches; none for one that cannot be read.
 fn read_each(pid: u32, wanted: &[(u64, usize)]) -> Vec<Option<Vec<u8>>> {
     let mut all = Vec::with_capacity(wanted.len());
     for some in wanted.chunks(AT_ONCE) {
@@ -397,7 +397,7 @@ fn read_each(pid: u32, wanted: &[(u64, usize)]) -> Vec<Option<Vec<u8>>> {
 mod tests {
     use super::*;
 
-    /// Of a `PGPROC` as it is in 14 to 16, cut behind what is read.
+    /// A `PGPROC` as in 14 to 16, cut off after what is read.
     const STEP: usize = 640;
     const LISTS_AT: usize = 184;
     const PID: usize = 64;
@@ -409,7 +409,7 @@ mod tests {
         groups: None,
     };
 
-    /// A server's memory, made by hand in our own: two processes and a prepared transaction, one lock, and requests for it.
+    /// A server's memory, mocked up in our own: two processes and a prepared transaction, one lock, and requests for it.
     struct Memory {
         processes: Vec<u64>,
         lock: Box<[u64; 3]>,
@@ -421,8 +421,7 @@ mod tests {
     }
 
     impl Memory {
-        /// Process 1000 has the lock in these modes; 1001 waits for it in the mode 7; the transaction 700, which is prepared, has it in
-        /// the mode 1.
+        /// Process 1000 holds the lock in these modes; 1001 waits for it in mode 7; the prepared transaction 700 holds it in mode 1.
         fn of(held: &[u32]) -> Memory {
             let mut memory = Memory {
                 processes: vec![0; 3 * STEP / 8],
@@ -479,7 +478,7 @@ mod tests {
         }
     }
 
-    /// Whose, mode, and whether it is granted.
+    /// Owner, mode, and whether it is granted.
     fn said(found: &Found) -> Vec<(Whose, &'static str, bool)> {
         let requests = found.requests.iter();
         requests
@@ -502,7 +501,7 @@ mod tests {
         assert_eq!((found.torn, found.without_room), (0, 0));
         let target = lock_words::relation(5, 16384);
         assert!(found.requests.iter().all(|request| request.target == target));
-        // The server has not noted since when it waits.
+        // The server has not set the start of the wait.
         assert!(found.requests.iter().all(|request| request.waited_ns.is_none()));
     }
 
@@ -583,7 +582,7 @@ mod tests {
                 memory.processes[word] = wrong;
                 assert_eq!(others(&memory.look()), 2, "{wrong:#x}");
             }
-            // A kind that there is not.
+            // A kind that does not exist.
             let mut memory = Memory::of(&[5]);
             memory.lock[1] = 0x77 << 48 | 1 << 56;
             assert_eq!(said(&memory.look()), []);
@@ -594,7 +593,7 @@ mod tests {
         memory.requests[0][7] = own;
         let found = memory.look();
         assert_eq!((said(&found).len(), found.torn), (3, 1));
-        // One that is neither had nor waited for.
+        // One that is neither held nor waited for.
         let found = Memory::of(&[]).look();
         assert_eq!((said(&found).len(), found.torn), (2, 1));
     }

@@ -1,11 +1,10 @@
-//! What a session says of its statement, its state and its application: its entry in the server's status array (`PgBackendStatus` in
+//! What a session reports about its statement, its state and its application: its entry in the server's status array (`PgBackendStatus` in
 //! src/include/utils/backend_status.h), which pg_stat_activity shows. Read from the session's memory, without a connection.
 //!
-//! `MyBEEntry` points to the entry. Where in it the query id lies is told by the code of `pgstat_get_my_query_id`, which is exported
-//! and does nothing but return it; in PostgreSQL 14 to 18 that is the same place on 64-bit machines, and with it all that lies
-//! before it. Where it is another place, or entries do not say what is known of their processes (status_check.rs), the debug
-//! information of the server is asked for the layout (status_layout.rs), and that is checked in the same ways. What agrees with
-//! neither is refused.
+//! `MyBEEntry` points to the entry. The offset of the query id follows from the code of `pgstat_get_my_query_id`, which is exported and
+//! does nothing but return it; it is the same in PostgreSQL 14 to 18 on 64-bit machines, and so is all that comes before it. If it differs,
+//! or entries contradict what is known of their processes (status_check.rs), the layout is taken from the server's debug information
+//! (status_layout.rs) and checked in the same ways. What matches neither is refused.
 
 use super::Server;
 use super::encoding::{DatabaseEncoding, decoded};
@@ -23,7 +22,7 @@ use crate::statements::StatementText;
 
 /// Bytes of a name: NAMEDATALEN.
 pub(super) const MOST_NAME: usize = 64;
-/// The least that `track_activity_query_size` can be, less the zero: shorter texts are whole.
+/// Minimum of `track_activity_query_size`, less the terminating zero: shorter texts are complete.
 const LEAST_CUT: usize = 99;
 /// Bytes of a text that are read at most.
 const MOST_TEXT: usize = 64 << 10;
@@ -34,30 +33,30 @@ pub(super) struct BackendStatus {
     /// Address of `MyBEEntry`, the same in all processes.
     pointer: u64,
     pub(super) layout: StatusLayout,
-    /// It is the one that the server's debug information says.
+    /// The layout is from the server's debug information.
     pub(super) is_of_debug_information: bool,
-    /// What has no id has the fingerprint of its text instead: the server gives none. Where it gives some, only utility statements
-    /// have (see [`id_of_text`]).
+    /// The server computes no query ids: statements have the fingerprint of their text instead. If it does, only utility statements have
+    /// one (see [`id_of_text`]).
     pub(super) fingerprints: bool,
-    /// Where in an entry `st_plan_id` lies: since PostgreSQL 18.
+    /// Offset of `st_plan_id` in an entry: since PostgreSQL 18.
     plan: Option<u16>,
-    /// Address of `debug_query_string`: of the pointer to the whole text of what a client has sent.
+    /// Address of `debug_query_string`, the pointer to the whole text that a client has sent.
     whole_text: Option<u64>,
-    /// Bytes of a text in an entry at most: `track_activity_query_size` less the zero.
+    /// Bytes of a text in an entry at most: `track_activity_query_size` less the terminating zero.
     most_shown: u32,
-    /// Processes whose entries say what is known of them.
+    /// Processes whose entries agree with what is known of them.
     pub(super) checked: u32,
-    /// None = it is not known in which encoding texts are.
+    /// None = the encoding of texts is not known.
     encoding: Option<DatabaseEncoding>,
-    /// None = it is not known which part of a text of several statements is executed.
+    /// None = it is not known which part of a text with several statements is executed.
     portals: Option<Portals>,
 }
 
 impl BackendStatus {
-    /// Of a server with this executable, looked at in these processes of it.
+    /// For a server with this executable, checked in these of its processes.
     ///
     /// # Errors
-    /// Why it cannot be told.
+    /// Why entries cannot be read.
     pub(super) fn of(
         server: &Server,
         executable: &Executable,
@@ -67,14 +66,14 @@ impl BackendStatus {
             BackendStatus::with(layout, is_of_debug_information, server, executable, processes)
         };
         with(StatusLayout::USUAL, false).or_else(|why| {
-            // It takes a while to read: only where nothing else is known.
+            // Slow to read: only if nothing else is known.
             let layout = StatusLayout::of_debug_information(server.postmaster).ok_or(why)?;
             with(layout, true)
                 .map_err(|_| "its debug information does not match what its sessions have in memory")
         })
     }
 
-    /// The same, if entries are laid out so.
+    /// The same, if entries have this layout.
     fn with(
         layout: StatusLayout,
         is_of_debug_information: bool,
@@ -98,7 +97,7 @@ impl BackendStatus {
                 ],
             ) if offset == layout.query_id => address,
             Some(_) => return Err("this build of the server keeps them in an unknown place"),
-            // Debug information says it too.
+            // With debug information the code is not needed.
             None => {
                 own.filter(|_| is_of_debug_information)
                     .ok_or("the server's code does not show where they are")?
@@ -113,7 +112,7 @@ impl BackendStatus {
             fingerprints: gives_query_ids(postmaster, executable) == Some(false),
             plan: place_of_plan(executable, pointer),
             whole_text: whole.map(|symbol| symbol.address),
-            // Where that is not known any longer one may have been cut.
+            // If that is not known, any longer text may have been cut.
             most_shown: text_bytes.map_or(LEAST_CUT as u32, |size| size.saturating_sub(1)),
             checked: 0,
             encoding: DatabaseEncoding::of(executable),
@@ -123,7 +122,7 @@ impl BackendStatus {
         Ok(status)
     }
 
-    /// Where it is read what a session executes.
+    /// Where to read what a session executes.
     pub(super) fn record(self) -> StatusRecord {
         StatusRecord {
             pointer: self.pointer,
@@ -142,8 +141,8 @@ impl BackendStatus {
         }
     }
 
-    /// The text of what a session executes, as long as it is this statement. In its entry the server cuts it
-    /// (`track_activity_query_size`); it is whole where the session has it for itself. Cut at [`MOST_TEXT`].
+    /// The text of what a session executes, as long as it is this statement. The entry has it truncated (`track_activity_query_size`); the
+    /// session's own copy is complete. Cut at [`MOST_TEXT`].
     pub(super) fn text(self, pid: u32, statement: u64) -> Option<StatementText> {
         let read = self.read(pid, |entry| {
             let (address, id) = self.text_and_id(pid, entry)?;
@@ -168,7 +167,7 @@ impl BackendStatus {
         let (text, id, part) = read?;
         let encoding = self.encoding.and_then(|encoding| encoding.number(pid));
         let found = match id {
-            // A fingerprint is that of all that were sent at once.
+            // A fingerprint covers all statements that were sent at once.
             0 => StatementText {
                 text: decoded(&text, encoding),
                 is_fingerprint: true,
@@ -179,7 +178,7 @@ impl BackendStatus {
         Some(found).filter(|found| !found.text.is_empty())
     }
 
-    /// The id of what a session executes or has executed last, or what stands for it. None: there is none.
+    /// The id of what a session executes or executed last, or what stands in for it. None: there is none.
     pub(super) fn executing(self, pid: u32) -> Option<u64> {
         let id = self.read(pid, |entry| match self.text_and_id(pid, entry)? {
             (address, 0) => memory::read_text(pid, address, MOST_TEXT)
@@ -190,7 +189,7 @@ impl BackendStatus {
         id.filter(|id| *id != 0)
     }
 
-    /// Where an entry has the text of its statement, and the id of that; 0 = it has none.
+    /// The address of an entry's statement text, and the statement's id; 0 = it has none.
     fn text_and_id(self, pid: u32, entry: u64) -> Option<(u64, u64)> {
         let (mut address, mut id) = ([0; 8], [0; 8]);
         memory::read(
@@ -204,12 +203,12 @@ impl BackendStatus {
         Some((u64::from_ne_bytes(address), u64::from_ne_bytes(id)))
     }
 
-    /// What stands for the id of a statement with this text that has none; 0 = nothing does.
+    /// What stands in for the id of a statement with this text that has none; 0 = nothing.
     pub(super) fn id_of_text(self, text: &[u8]) -> u64 {
         id_of_text(text, !self.fingerprints)
     }
 
-    /// What a session's application calls itself; it may not. None as long as the session has not filled in its entry.
+    /// The name that a session's application has given itself, if any. None until the session has filled in its entry.
     pub(super) fn application(self, pid: u32) -> Option<String> {
         self.read(pid, |entry| {
             let (mut process, mut address) = ([0; 4], [0; 8]);
@@ -224,7 +223,7 @@ impl BackendStatus {
             let is_filled_in = u32::from_ne_bytes(process) != 0;
             let name =
                 is_filled_in.then(|| memory::read_text(pid, u64::from_ne_bytes(address), MOST_NAME))?;
-            // The server keeps ASCII of it.
+            // The server keeps only ASCII.
             Some(String::from_utf8_lossy(&name.ok()?).into_owned())
         })
     }
@@ -234,7 +233,7 @@ impl BackendStatus {
         self.most_shown
     }
 
-    /// The id of the database that a session is in, 0 = in none. None as long as the session has not filled in its entry.
+    /// The id of the database that a session is in, 0 = in none. None until the session has filled in its entry.
     pub(super) fn database(self, pid: u32) -> Option<u32> {
         self.read(pid, |entry| {
             let (mut process, mut database) = ([0; 4], [0; 4]);
@@ -251,7 +250,7 @@ impl BackendStatus {
         })
     }
 
-    /// Reads a session's entry, whose address is given; none when the session writes it meanwhile.
+    /// Reads a session's entry: `fields` gets its address. None if the session writes to it meanwhile.
     pub(super) fn read<T>(self, pid: u32, fields: impl Fn(u64) -> Option<T>) -> Option<T> {
         let entry = self.entry(pid)?;
         let count = || memory::read_u32(pid, entry + CHANGE_COUNT).ok();
@@ -268,8 +267,8 @@ impl BackendStatus {
     }
 }
 
-/// Where the id of the plan lies in an entry of which the pointer is there: told by the code of `pgstat_get_my_plan_id`, as the query id is.
-/// None in servers that have no such function, and where it does something else.
+/// Offset of the plan id in an entry to which this pointer leads, from the code of `pgstat_get_my_plan_id`, like that of the query id. None
+/// if the server has no such function, or it does something else.
 fn place_of_plan(executable: &Executable, pointer: u64) -> Option<u16> {
     match operands_of(executable, "pgstat_get_my_plan_id")?.as_slice() {
         &[

@@ -1,34 +1,34 @@
-//! For whom a session works, as it has it in its own memory: the names that its title is made of.
+//! For whom a session works, according to its own memory: the names that its title is made of.
 //!
-//! `MyProcPort` points to what a session knows of its client's connection (`Port` in src/include/libpq/libpq-be.h). There the address of the
-//! database's name stands before that of the user's, in PostgreSQL 14 to 18 not at the same place. Which place it is need not be known:
-//! every two texts that stand so are told, and it is the title that shows which of them are meant (title.rs).
+//! `MyProcPort` points to what a session knows about its client's connection (`Port` in src/include/libpq/libpq-be.h). The address of the
+//! database name comes right before that of the user name, at an offset that varies from PostgreSQL 14 to 18. It need not be known: all
+//! pairs of adjacent texts are returned, and the title shows which pair is meant (title.rs).
 
 use crate::executable::Executable;
 use crate::memory;
 
-/// Bytes that are looked at: in all of these versions both names are in them, and none has less.
+/// Bytes read: in all of these versions both names are in them, and `Port` is no shorter.
 const PORT: usize = 416;
-/// NAMEDATALEN: with its zero no name is longer.
+/// NAMEDATALEN: with its terminating zero no name is longer.
 const MOST_NAME: usize = 64;
-/// Texts lie where `palloc` and `malloc` put them.
+/// Texts are aligned by `palloc` and `malloc`.
 const ALIGNMENT: u64 = 8;
 
-/// Where the processes of one server have it.
+/// Where the processes of one server keep this.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClientNames {
     /// Address of `MyProcPort`, the same in all processes.
     pointer: u64,
 }
 
-/// What a process tells.
+/// What a process's memory says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Told {
     /// It cannot be read.
     Nothing,
-    /// It works for none.
+    /// It works for no client.
     NoClient,
-    /// For one with one of these.
+    /// It works for a client with one of these.
     OneOf(Vec<Names>),
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Names {
 }
 
 impl ClientNames {
-    /// Of a server with this executable.
+    /// For a server with this executable.
     pub(super) fn of(executable: &Executable) -> Option<ClientNames> {
         let [port] = executable.symbols(["MyProcPort"]).ok()?;
         Some(ClientNames {
@@ -48,7 +48,7 @@ impl ClientNames {
         })
     }
 
-    /// Whom this process of it works for.
+    /// Whom this process of the server works for.
     pub(super) fn told(self, pid: u32) -> Told {
         let mut port = [0; PORT];
         let address = match memory::read_u64(pid, self.pointer) {
@@ -72,7 +72,7 @@ impl ClientNames {
     }
 }
 
-/// The text at what may be its address; none where there is none that can be a name. As in titles, bytes that are no UTF-8 are replaced.
+/// The text at what may be its address; none if there is nothing that can be a name. As in titles, bytes that are not UTF-8 are replaced.
 fn text(pid: u32, address: u64) -> Option<String> {
     if address == 0 || !address.is_multiple_of(ALIGNMENT) {
         return None;
@@ -85,7 +85,7 @@ fn text(pid: u32, address: u64) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// A text with its zero, where it may lie.
+    /// A text with its terminating zero, suitably aligned.
     #[repr(align(8))]
     struct Text([u8; 2 * MOST_NAME]);
 
@@ -101,7 +101,7 @@ mod tests {
         }
     }
 
-    /// What a process tells whose `MyProcPort` is this.
+    /// What a process with this `MyProcPort` says.
     fn told(port: u64) -> Told {
         let names = ClientNames {
             pointer: std::ptr::from_ref(&port) as u64,
@@ -115,7 +115,7 @@ mod tests {
         let [host, port, database, user, options] = texts.map(Text::of);
         for place in [0, 41, 48] {
             let mut words = [0_u64; PORT / 8];
-            // Numbers, a text that is not where one may lie, and an address at which there is nothing.
+            // Numbers, a text that is not aligned, and an address at which there is nothing.
             words[..4].copy_from_slice(&[0x0002_0000_0007, user.address() + 1, 16, u64::MAX - 7]);
             words[place] = database.address();
             words[place + 1] = user.address();
@@ -128,7 +128,7 @@ mod tests {
             }];
             assert_eq!(told(words.as_ptr() as u64), Told::OneOf(expected), "{place}");
         }
-        // What else stands side by side is told, too.
+        // Other adjacent texts are returned, too.
         let mut words = [0_u64; PORT / 8];
         let addresses = [&port, &database, &user, &options].map(Text::address);
         words[39..43].copy_from_slice(&addresses);

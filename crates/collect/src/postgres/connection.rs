@@ -1,4 +1,4 @@
-//! A connection to the server, where the user wants one: to where and as whom, and that nothing but reading can come of it.
+//! A connection to the server, if the user wants one: where to, as whom, and limited to reading.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ use super::password_file::{self, Login};
 use crate::target_file::TargetFile;
 use crate::{privilege, process};
 
-/// A server that does not answer has none to give.
+/// A server that does not answer within this time is given up.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(5);
-/// What every connection begins with. Whoever owns a database may have put functions of their own before the server's.
+/// First commands of every connection. The owner of a database may have put functions of their own before the server's.
 const READS_ONLY: &str = "SET search_path = pg_catalog; SET default_transaction_read_only = on; SET statement_timeout = '2s'; \
      SET lock_timeout = '1s'";
 
-/// To where and as whom, as libpq's keywords and values or a URL say it. What they leave open is as the server itself has it:
-/// its socket and port, the user of the operating system that it runs as, the database `postgres`. A password may also be
-/// in the environment variable PGPASSWORD, or in libpq's file of passwords.
+/// Where to connect, and as whom, as libpq's keywords and values or a URL. Defaults are taken from the server itself: its socket and port,
+/// the operating system user that it runs as, the database `postgres`. A password may also be in the environment variable PGPASSWORD, or in
+/// libpq's password file.
 #[derive(Debug, Clone)]
 pub struct Connect(Box<Config>);
 
@@ -35,7 +35,7 @@ impl FromStr for Connect {
     }
 }
 
-/// An error with what it comes from.
+/// An error with its cause.
 pub(super) fn described(error: &postgres::Error) -> String {
     use std::error::Error;
     match error.source() {
@@ -44,7 +44,7 @@ pub(super) fn described(error: &postgres::Error) -> String {
     }
 }
 
-/// The user of the operating system that a server runs as.
+/// The operating system user that a server runs as.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ServerUser {
     uid: u32,
@@ -52,7 +52,7 @@ pub(super) struct ServerUser {
 }
 
 impl ServerUser {
-    /// Of the server with this postmaster: who owns its data directory, as every server demands.
+    /// Of the server with this postmaster: the owner of its data directory, as every server requires.
     pub(super) fn of(postmaster: u32) -> std::io::Result<ServerUser> {
         let directory = std::fs::metadata(process::path(postmaster, "cwd"))?;
         Ok(ServerUser {
@@ -61,22 +61,21 @@ impl ServerUser {
         })
     }
 
-    /// The calling thread becomes this user, as far as files and sockets go, and gives up all capabilities for good. The real and the
-    /// saved user stay: it cannot be signalled or traced by processes of the server. Where that is not allowed it stays
-    /// who it is.
+    /// Makes the calling thread this user, as far as files and sockets go, and gives up all capabilities for good. The real and the saved
+    /// user stay: processes of the server cannot signal or trace it. If the change is not allowed, the user stays the same.
     ///
     /// # Errors
-    /// The kernel refuses to take its capabilities.
+    /// The kernel refuses to drop its capabilities.
     pub(super) fn become_in_thread(self) -> Result<(), String> {
         let (user, group) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
-        // Of the server's other groups nothing is needed.
+        // The server's other groups are not needed.
         let _ = rustix::thread::set_thread_groups(&[]);
         let _ = rustix::thread::set_thread_res_gid(None, group, None);
         let _ = rustix::thread::set_thread_res_uid(None, user, None);
         privilege::give_up_all_privileges().map_err(|e| e.to_string())
     }
 
-    /// By the server's own list of users.
+    /// From the server's own list of users.
     fn name(self, postmaster: u32) -> Option<String> {
         let users = TargetFile::below_root(postmaster, Path::new("/etc/passwd")).ok()?;
         let users = users.small_text().ok()?;
@@ -90,7 +89,7 @@ impl ServerUser {
 }
 
 impl Connect {
-    /// What the user left open is filled in.
+    /// Fills in what the user left open.
     ///
     /// # Errors
     /// The server does not say where it listens.
@@ -149,11 +148,11 @@ impl Connect {
 #[derive(Debug, Clone)]
 pub(super) struct Reach {
     pub(super) config: Config,
-    /// Why no password was taken from the file of them. Where none is needed that is of no interest.
+    /// Why no password was taken from the password file; of no interest if none is needed.
     not_used: Option<String>,
 }
 
-/// The host by its name, its address or the directory of its socket. None where it is not known yet which of several it will be.
+/// The host by its name, its address or the directory of its socket. None if there are several: it is not known yet which it will be.
 fn host(config: &Config) -> Option<String> {
     match (config.get_hosts(), config.get_hostaddrs()) {
         ([Host::Tcp(name)], _) => Some(name.clone()),
@@ -166,7 +165,7 @@ fn host(config: &Config) -> Option<String> {
 /// Connects; nothing can be changed over the connection, and nothing takes long.
 ///
 /// # Errors
-/// As the server, or the library, says it.
+/// As reported by the server or the library.
 pub(super) fn connected(reach: &Reach) -> Result<Client, String> {
     let Reach { config, not_used } = reach;
     let mut client = config.connect(NoTls).map_err(|e| {
@@ -202,7 +201,7 @@ fn socket(postmaster: u32) -> Result<(PathBuf, u16), String> {
     }
 }
 
-/// By its own name where this process has the same root as the server.
+/// By its own name if this process has the same root as the server.
 fn as_found_here(postmaster: u32, directory: &Path) -> PathBuf {
     let Ok(below) = directory.strip_prefix("/") else {
         return process::path(postmaster, "cwd").join(directory);

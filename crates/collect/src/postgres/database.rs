@@ -1,4 +1,4 @@
-//! A PostgreSQL server, one of its sessions, or a process that is no database's, as the collector records it.
+//! A PostgreSQL server, one of its sessions, or a process that belongs to no database, as the collector records it.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -40,11 +40,11 @@ use crate::lock_requests::LockLook;
 use crate::session::Role;
 use crate::statements::StatementText;
 
-/// Why nothing is known of a server.
+/// Why nothing is known about a server.
 const NOT_READ: &str = "the server's executable cannot be read";
-/// What to do where sessions cannot be read.
+/// What to do if sessions cannot be read.
 const WHAT_HELPS: &str = "install the debug symbols of the server's package (-dbgsym, -debuginfo), which tell where they are, or use --connect (record, snap): it queries pg_stat_activity once a second";
-/// How often, and how long after each other, a server is looked at that has only just started.
+/// How often, and at what interval, a server that has just started is examined.
 const NEW_SERVER_LOOKS: u32 = 5;
 const NEW_SERVER_PAUSE: Duration = Duration::from_millis(15);
 /// `PG_WAIT_LWLOCK`: waits for LWLocks, with the kind of lock in the other bits (src/include/utils/wait_event.h).
@@ -53,32 +53,32 @@ const LWLOCK: u32 = 0x0100_0000;
 /// See the module.
 pub(crate) struct PostgresDatabase {
     server: Server,
-    /// The one session, or process, that was asked for; none = the whole server.
+    /// The one session, or process, to record; none = the whole server.
     only: Option<u32>,
     /// Children of the server, or process, are recorded too.
     with_children: bool,
-    /// None = it is no server.
+    /// None = it is not a server.
     places: Option<Places>,
-    /// Servers that take its log, and are recorded with it.
+    /// Standbys, which receive its WAL and are recorded with it.
     standbys: Vec<Standby>,
-    /// The server is asked what its sessions execute, where they cannot be read.
+    /// How the server is queried for what its sessions execute, if they cannot be read.
     asked: Option<Activity>,
 }
 
-/// Where the sessions of a server keep what is read of them.
+/// Where the sessions of a server keep what is read from them.
 struct Places {
     transactions: Option<Transactions>,
-    /// Where they say which statement they execute, or why that is not known.
+    /// Where they keep which statement they execute, or why that is not known.
     status: Result<BackendStatus, &'static str>,
-    /// Where they list the LWLocks that they have, or why that is not known.
+    /// Where they list the LWLocks that they hold, or why that is not known.
     held_locks: Result<ServerLocks, &'static str>,
     /// Names that extensions gave their LWLocks.
     tranches: Tranches,
-    /// Where they list the functions of PL/pgSQL that they are in. None = it is not known.
+    /// Where they list the PL/pgSQL functions that they are in. None = it is not known.
     routines: Option<Routines>,
-    /// Where they say what they send to standbys.
+    /// Where they keep the state of replication to standbys.
     replication: Replication,
-    /// Looked for when a session waits for a lock: by then there are sessions to look at. None inside = it cannot be read.
+    /// Found when a session waits for a lock: by then there are sessions to examine. None inside = it cannot be read.
     locks: OnceCell<Option<LockTable>>,
     /// The same table, as a whole.
     all_locks: LockLooks,
@@ -87,7 +87,7 @@ struct Places {
 }
 
 impl Places {
-    /// As the server's executable tells, looked at in these processes of it.
+    /// As found in the server's executable and in these processes of it.
     fn of(server: &Server, processes: &[u32]) -> Places {
         let postmaster = server.postmaster;
         let executable = Executable::of(postmaster);
@@ -118,7 +118,7 @@ impl Places {
         }
     }
 
-    /// The same of a server that has only just started: it lists no lock before it has laid out its shared memory.
+    /// The same for a server that has just started: it lists no locks before it has set up its shared memory.
     fn of_new(server: &Server, processes: &[u32]) -> Places {
         let mut places = Places::of(server, processes);
         for _ in 0..NEW_SERVER_LOOKS {
@@ -135,7 +135,7 @@ impl Places {
     }
 }
 
-/// How locks of this kind are called.
+/// The name of locks of this kind.
 fn kind_of_lock(server: &Server, kind: u16) -> Option<Cow<'static, str>> {
     let (names, _) = WaitEventNames::for_major(server.major);
     let (_, event) = names.decode(LWLOCK | u32::from(kind))?;
@@ -165,7 +165,7 @@ impl PostgresDatabase {
         }
     }
 
-    /// The same, with the processes of these standbys of it (data directories) that receive and replay.
+    /// The same, with the receiving and replaying processes of these standbys (by data directory).
     ///
     /// # Errors
     /// There is no such standby.
@@ -179,10 +179,10 @@ impl PostgresDatabase {
         Ok(self)
     }
 
-    /// A session, or its whole server when it is the postmaster.
+    /// A session, or the whole server if this is its postmaster.
     ///
     /// # Errors
-    /// There is no such process, or it is no server's.
+    /// There is no such process, or it does not belong to a server.
     pub(crate) fn of_session(pid: u32) -> Result<PostgresDatabase, CollectError> {
         let server = Server::of_backend(pid)?;
         if pid == server.postmaster {
@@ -214,7 +214,7 @@ impl PostgresDatabase {
         self.places.as_ref()?.routines
     }
 
-    /// Those that run now as the same major version: what others say would be taken for something else.
+    /// Those that now run the same major version: data from others would be misread.
     fn recorded_standbys(&self) -> impl Iterator<Item = &Standby> {
         let of = &self.server;
         self.standbys.iter().filter(move |standby| standby.is_like(of))
@@ -232,7 +232,7 @@ impl PostgresDatabase {
         }
     }
 
-    /// A process that is no database's, and its children.
+    /// A process that belongs to no database, and its children.
     ///
     /// # Errors
     /// There is no such process.
@@ -293,7 +293,7 @@ impl Database for PostgresDatabase {
             statement_ids: self.statement_ids().to_string(),
             entries_checked: self.status().map_or(0, |status| status.checked),
             held_locks: self.server_locks().is_some(),
-            // The collector knows whether it has been looked at, and what it was before.
+            // The collector knows whether the lock table is read, and the versions.
             locks: false,
             later_versions: Vec::new(),
         }
@@ -575,7 +575,7 @@ impl Database for PostgresDatabase {
 
     fn look(&mut self, gone: bool) -> Option<Change> {
         if !gone {
-            // All of them are looked at.
+            // Not `any`: every one of them has to look.
             let changed = self
                 .standbys
                 .iter_mut()
@@ -600,7 +600,7 @@ impl Database for PostgresDatabase {
     }
 }
 
-/// What to say of a server that runs in the place of one that has ended.
+/// The message about a server that runs in place of one that has ended.
 fn comes_back(before: &Server, now: &Server) -> String {
     let mut text = match now.is_on_directory_of(before) {
         true => format!("the server has restarted (postmaster {})", now.postmaster),
@@ -629,7 +629,7 @@ const STATES_14: [SessionState; 7] = [
     SessionState::IdleInFailedTransaction,
     SessionState::Disabled,
 ];
-/// Of 18.
+/// The same of 18.
 const STATES_18: [SessionState; 8] = [
     SessionState::None,
     SessionState::Starting,
@@ -645,7 +645,7 @@ fn states(major: u32) -> &'static [SessionState] {
     if major >= 18 { &STATES_18 } else { &STATES_14 }
 }
 
-/// Names of the version, and those that extensions of this server gave.
+/// Names of the version, and those that this server's extensions gave.
 struct ServerWaits {
     names: &'static WaitEventNames,
     tranches: Tranches,
@@ -702,7 +702,7 @@ impl WaitNames for &'static WaitEventNames {
         WaitTraits {
             no_stack_classes,
             no_stack,
-            // After deadlock_timeout a session looks for deadlocks, perhaps says so in the log, and waits on.
+            // After deadlock_timeout a session checks for deadlocks, perhaps logs that, and waits on.
             resumed_classes: wait_events::class_codes(self, "Lock"),
             // XLogFileInit and dsm_impl_posix_resize report one wait around a loop of calls.
             several_calls: wait_events::event_codes(

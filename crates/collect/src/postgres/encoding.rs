@@ -1,7 +1,7 @@
-//! In which encoding the database of a session has its texts, and what they are in UTF-8.
+//! The encoding of the database that a session is in, and conversion of its texts to UTF-8.
 //!
-//! A server process points to the entry of its database's encoding in a table of all of them. Where it does is told by the code of
-//! `GetDatabaseEncoding`, which is exported and does nothing but return the number in that entry.
+//! A server process points to the entry of its database's encoding in a table of all of them. Where that pointer is follows from the code
+//! of `GetDatabaseEncoding`, which is exported and does nothing but return the number in that entry.
 
 use encoding_rs::{
     EUC_JP, EUC_KR, Encoding, GBK, IBM866, ISO_8859_2, ISO_8859_3, ISO_8859_4, ISO_8859_5, ISO_8859_6,
@@ -17,17 +17,17 @@ use crate::small_code::{Operand, operands_of};
 /// `PG_LATIN1`.
 const LATIN1: u32 = 8;
 
-/// Where the processes of a server say which encoding their database has.
+/// Where the processes of a server keep the encoding of their database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DatabaseEncoding {
     /// Address of the pointer to the entry, the same in all processes.
     pointer: u64,
-    /// In the entry, of the 32-bit number.
+    /// Offset of the 32-bit number in the entry.
     number: u64,
 }
 
 impl DatabaseEncoding {
-    /// Of a server with this executable; none where its code does not show it.
+    /// For a server with this executable; none if its code does not show it.
     pub(super) fn of(executable: &Executable) -> Option<DatabaseEncoding> {
         match *operands_of(executable, "GetDatabaseEncoding")? {
             [
@@ -48,8 +48,8 @@ impl DatabaseEncoding {
     }
 }
 
-/// A text in the encoding of this number. Where that is UTF-8, not known or none (SQL_ASCII) it is taken as UTF-8. What is no
-/// character of it is U+FFFD, as the end of a text may be that was cut inside a character.
+/// A text in the encoding with this number. If that is UTF-8, unknown or none (SQL_ASCII), the text is read as UTF-8. Invalid bytes become
+/// U+FFFD; so may the end of a text that was cut inside a character.
 pub(super) fn decoded(text: &[u8], encoding: Option<u32>) -> String {
     match encoding.map(|number| (number, decoder(number))) {
         Some((LATIN1, _)) => text.iter().copied().map(char::from).collect(),
@@ -58,18 +58,18 @@ pub(super) fn decoded(text: &[u8], encoding: Option<u32>) -> String {
     }
 }
 
-/// By the numbers of `pg_enc` (src/include/mb/pg_wchar.h), which are the same in every version. Not EUC_TW, EUC_JIS_2004 and
-/// MULE_INTERNAL, for which there is none.
+/// By the numbers of `pg_enc` (src/include/mb/pg_wchar.h), which are the same in every version. There is no decoder for EUC_TW,
+/// EUC_JIS_2004 and MULE_INTERNAL.
 fn decoder(number: u32) -> Option<&'static Encoding> {
     Some(match number {
         1 => EUC_JP,
-        // EUC_CN, which is a part of it.
+        // EUC_CN, which is a subset.
         2 => GBK,
         3 => EUC_KR,
         9 => ISO_8859_2,
         10 => ISO_8859_3,
         11 => ISO_8859_4,
-        // LATIN5, ISO 8859-9: the same but for control characters.
+        // LATIN5, ISO 8859-9: the same except for control characters.
         12 => WINDOWS_1254,
         13 => ISO_8859_10,
         14 => ISO_8859_13,

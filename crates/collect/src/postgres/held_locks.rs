@@ -1,8 +1,8 @@
-//! Where a session of PostgreSQL keeps the list of the LWLocks that it has, and which locks these are.
+//! Where a PostgreSQL session keeps the list of the LWLocks that it holds, and which locks these are.
 //!
-//! `held_lwlocks` and `num_held_lwlocks` (src/backend/storage/lmgr/lwlock.c) are static: a stripped server names them nowhere. But
-//! `LWLockHeldByMe`, which is exported, does nothing but look through the list, so its code is read for their addresses. What a
-//! compiler makes of it differs, so each pair of addresses that the code allows for is checked against the memory of the postmaster.
+//! `held_lwlocks` and `num_held_lwlocks` (src/backend/storage/lmgr/lwlock.c) are static: a stripped server has no symbols for them. But
+//! `LWLockHeldByMe`, which is exported, does nothing but search the list, so its code is read for their addresses. Compilers translate it
+//! differently, so each pair of addresses that the code allows is checked against the memory of the postmaster.
 
 use std::ops::Range;
 
@@ -16,11 +16,11 @@ use crate::symbols::maps;
 
 /// Bytes of an entry of the list: `LWLockHandle`.
 const ENTRY: u64 = 16;
-/// `MAX_SIMUL_LWLOCKS`: so long the list is.
+/// `MAX_SIMUL_LWLOCKS`: length of the list.
 const MOST_HELD: u32 = 200;
 /// `LWLockMode` has three.
 const MODES: u32 = 3;
-/// Locks of `MainLWLockArray` that are looked at: there are some two hundred, by version, and those of extensions behind them.
+/// Locks of `MainLWLockArray` that are read: there are about two hundred, depending on the version, followed by those of extensions.
 const MAIN_LOCKS: usize = 256;
 /// Bytes from one of them to the next: `LWLOCK_PADDED_SIZE`.
 const MAIN_STEP: u64 = 128;
@@ -32,16 +32,16 @@ pub(super) struct ServerLocks {
     pub(super) list: LockList,
     /// Address of the first lock of the server's array; 0 = not known.
     main: u64,
-    /// What these locks are, in order.
+    /// The kinds of these locks, in order.
     kinds: Vec<u16>,
 }
 
 impl ServerLocks {
-    /// Of the server with this postmaster and executable. The postmaster has had locks itself, when it laid out its shared memory.
+    /// For the server with this postmaster and executable. The postmaster has held locks itself, when it set up its shared memory.
     /// `is_of_page`: whether locks of this kind are those of pages.
     ///
     /// # Errors
-    /// Why it cannot be told.
+    /// Why the list cannot be found.
     pub(super) fn of(
         postmaster: u32,
         executable: &Executable,
@@ -68,7 +68,7 @@ impl ServerLocks {
         Ok(ServerLocks { list, main, kinds })
     }
 
-    /// Which of those that are alike it is, where they lie beside each other.
+    /// The number of a lock among its neighbours of the same kind; none if it has none.
     pub(super) fn number(&self, lock: RawLock) -> Option<u32> {
         let behind = lock.address.checked_sub(self.main).filter(|_| self.main != 0)?;
         let place = usize::try_from(behind / MAIN_STEP).ok()?;
@@ -82,14 +82,14 @@ impl ServerLocks {
     }
 }
 
-/// Where count and list may lie, the lowest addresses first: what lies behind the first entry may look like a list, too.
+/// Where count and list may be, lowest addresses first: what follows the first entry may look like a list, too.
 fn candidates(data: &[StaticData]) -> Vec<LockList> {
     let counts = data.iter().filter(|data| data.bytes == 4);
     let mut candidates: Vec<LockList> = counts
         .flat_map(|count| {
             // Its address, or the address of the lock in its first entry.
             let bases = data.iter().filter(|base| matches!(base.bytes, 0 | 8));
-            // Code that counts before it looks begins one entry ahead.
+            // Code that increments before it compares starts one entry before the list.
             bases.flat_map(|base| {
                 [base.address, base.address.saturating_add(ENTRY)].map(|list| LockList {
                     count: count.address,
@@ -103,9 +103,8 @@ fn candidates(data: &[StaticData]) -> Vec<LockList> {
     candidates
 }
 
-/// Whether a process that has had such a lock has its list there. The first entry stays as it is when the lock is given back, so it
-/// names a lock of the server's shared memory: not the first of them all, which nobody uses, and to which a variable beside the list
-/// points.
+/// Whether a process that has held such a lock has its list there. The first entry stays when the lock is released, so it points to a lock
+/// in the server's shared memory; not to the first of them all, which nobody uses, and to which a variable next to the list points.
 fn is_confirmed(list: LockList, pid: u32, is_lock: impl Fn(u64) -> bool) -> bool {
     let (mut count, mut lock, mut mode) = ([0; 4], [0; 8], [0; 4]);
     let mut parts: [(u64, &mut [u8]); 3] = [
@@ -119,7 +118,7 @@ fn is_confirmed(list: LockList, pid: u32, is_lock: impl Fn(u64) -> bool) -> bool
         && is_lock(u64::from_ne_bytes(lock))
 }
 
-/// Address of the first lock of `MainLWLockArray`, and what the locks there are.
+/// Address of the first lock of `MainLWLockArray`, and the kinds of the locks there.
 fn main_locks(postmaster: u32, executable: &Executable) -> Option<(u64, Vec<u16>)> {
     let [symbol] = executable.symbols(["MainLWLockArray"]).ok()?;
     let main = memory::read_u64(postmaster, symbol?.address).ok()?;
@@ -157,7 +156,7 @@ mod tests {
             [2, 3, 4].map(|n| number(7, 0x1000 + n * MAIN_STEP)),
             [Some(0), Some(1), Some(2)]
         );
-        // One of its kind, another kind than there should be, between two, and outside.
+        // The only one of its kind, another kind than is there, between two, and outside.
         assert_eq!(number(1, 0x1000 + MAIN_STEP), None);
         assert_eq!(number(9, 0x1000 + 2 * MAIN_STEP), None);
         assert_eq!(number(7, 0x1008 + 2 * MAIN_STEP), None);

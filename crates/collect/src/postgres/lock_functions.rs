@@ -1,12 +1,12 @@
-//! Where probes can be put into the functions of a server that take LWLocks and give them back (src/backend/storage/lmgr/lwlock.c),
-//! which every build exports.
+//! Where probes can be placed in the functions of a server that acquire and release LWLocks (src/backend/storage/lmgr/lwlock.c), which
+//! every build exports.
 //!
-//! A probe replaces a byte of the program, so it must stand at the begin of an instruction: the functions are decoded. Where it can be
-//! chosen, it stands at one that the kernel carries out itself (`push`, `call`): any other has to be stepped over, which takes ten times
-//! as long in a virtual machine. So `LWLockAcquire`, which nearly all uses go through, has a probe at its entry only, and probes around
-//! its call of `PGSemaphoreLock`, in which a session sleeps that has to wait. The others, which are rare, have one at each `ret`, for what
-//! they return; a function that also ends in another way is refused. None changes a return address, as probes of returns do: stacks
-//! stay what they are, and nothing of the session's own memory is touched.
+//! A probe replaces a byte of the program, so it must be at the start of an instruction: the functions are decoded. If there is a choice,
+//! it is at one that the kernel emulates (`push`, `call`): any other has to be single-stepped, which takes ten times as long in a virtual
+//! machine. So `LWLockAcquire`, which nearly all uses go through, has a probe at its entry only, and probes around its call of
+//! `PGSemaphoreLock`, in which a session that has to wait sleeps. The others, which are rare, have one at each `ret`, for what they return;
+//! a function that also ends in another way is refused. None changes a return address, as return probes do: stacks stay as they are, and
+//! nothing of the session's own memory is touched.
 //!
 //! x86-64 only.
 
@@ -19,42 +19,42 @@ use iced_x86::{
 use crate::executable::{Executable, Symbol};
 use crate::small_code::keeps_frame_pointer;
 
-/// The function that takes a lock, and waits for it; the others that do: (lock, mode). What the first one sleeps in.
+/// The function that acquires a lock, and waits for it; the others that acquire one: (lock, mode). What the first one sleeps in.
 const ACQUIRE: &str = "LWLockAcquire";
 const TRIES: [&str; 2] = ["LWLockConditionalAcquire", "LWLockAcquireOrWait"];
 const SLEEP: &str = "PGSemaphoreLock";
-/// Those that give it back: (lock). The second is not in all versions, and means that the session has it no longer.
+/// Those that release it: (lock). The second is not in all versions, and means that the session no longer has the lock.
 const RELEASES: [&str; 2] = ["LWLockRelease", "LWLockDisown"];
-/// Of the code of a function so much is read: they have at most a thousand bytes.
+/// Bytes of a function's code that are read: they have at most a thousand.
 const CODE: u64 = 8192;
-/// Instructions that a probe at the entry may stand behind.
+/// Instructions that may precede a probe at the entry.
 const SKIPPED: usize = 3;
 
-/// Places in the file of the executable.
+/// Offsets in the executable file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LockFunctions {
     /// The entry of `LWLockAcquire`.
     pub(crate) acquires: Vec<u64>,
-    /// Where it calls what sleeps, and where that comes back to.
+    /// Where it calls the function that sleeps, and where that returns to.
     pub(crate) sleeps: Vec<u64>,
     pub(crate) awakes: Vec<u64>,
-    /// The entries of the others that take a lock.
+    /// The entries of the others that acquire a lock.
     pub(crate) tries: Vec<u64>,
-    /// The ends of `LWLockConditionalAcquire`, which returns whether it has it.
+    /// The ends of `LWLockConditionalAcquire`, which returns whether it got the lock.
     pub(crate) tried: Vec<u64>,
-    /// The ends of `LWLockAcquireOrWait`, which returns whether it has it and waits where it has not.
+    /// The ends of `LWLockAcquireOrWait`, which returns whether it got the lock, and waits if it did not.
     pub(crate) got_or_waited: Vec<u64>,
-    /// The entries of those that give a lock back.
+    /// The entries of those that release a lock.
     pub(crate) releases: Vec<u64>,
     /// The server is built with frame pointers.
     pub(crate) keeps_frames: bool,
 }
 
 impl LockFunctions {
-    /// Of this executable.
+    /// For this executable.
     ///
     /// # Errors
-    /// It cannot be read, or it cannot be seen where they begin and end.
+    /// It cannot be read, or it is not clear where the functions begin and end.
     pub(crate) fn of(executable: &Executable) -> io::Result<LockFunctions> {
         let [acquire, sleep] = executable.symbols([ACQUIRE, SLEEP])?;
         let [release, disown] = executable.symbols(RELEASES)?;
@@ -108,8 +108,8 @@ fn code_of(executable: &Executable, symbol: Option<Symbol>, name: &str) -> io::R
     Ok((symbol.offset, code))
 }
 
-/// How far from the begin of a function with this code a probe stands best that sees arguments and return address: at a first `push`,
-/// which the kernel carries out itself, where all before it changes neither, else at the begin.
+/// Best offset in a function with this code for a probe that sees arguments and return address: at its first `push`, which the kernel
+/// emulates, if nothing before it changes either, else at the start.
 fn entry(code: &[u8]) -> u64 {
     let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
     let mut factory = InstructionInfoFactory::new();
@@ -144,8 +144,7 @@ fn entry(code: &[u8]) -> u64 {
     0
 }
 
-/// How far from its begin a function with this code, which lies at an address, calls that which lies at another one, and where each of these
-/// calls comes back to.
+/// Offsets at which a function with this code, at address `address`, calls the one at `target`, and those to which these calls return.
 fn calls(code: &[u8], address: u64, target: u64) -> Vec<(u64, u64)> {
     Decoder::with_ip(64, code, address, DecoderOptions::NONE)
         .into_iter()
@@ -157,8 +156,8 @@ fn calls(code: &[u8], address: u64, target: u64) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// How far from its begin a function with this code returns. None where it cannot be told: it is no code, never returns, or goes on
-/// in another function.
+/// Offsets at which a function with this code returns. None if that is not clear: it is not code, never returns, or continues in another
+/// function.
 fn ends(code: &[u8]) -> Option<Vec<u64>> {
     let mut ends = Vec::new();
     for instruction in Decoder::with_ip(64, code, 0, DecoderOptions::NONE) {
@@ -168,7 +167,7 @@ fn ends(code: &[u8]) -> Option<Vec<u64>> {
             FlowControl::UnconditionalBranch if inside.contains(&instruction.near_branch_target()) => {}
             FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => return None,
             _ if instruction.is_invalid() => return None,
-            // What is jumped to on a condition lies outside where it is an error that ends the statement.
+            // A conditional jump out of the function is to an error that ends the statement.
             _ => {}
         }
     }

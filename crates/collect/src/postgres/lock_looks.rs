@@ -1,4 +1,4 @@
-//! Looks at the lock table of a server: what there is to know of its layout is found out once, by the first look.
+//! Reads the lock table of a server; its layout is found out once, on the first read.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -12,26 +12,26 @@ use super::wait_events::WaitEventNames;
 use crate::database::WaitNames;
 use crate::lock_requests::{LockLook, LockRequest, Whose};
 
-/// Why the table could not be read although it is known where it is.
+/// Why the table could not be read although its layout is known.
 const NOT_READ: &str = "the list of the server's processes cannot be read";
 
 /// The lock table of one server.
 #[derive(Debug, Default)]
 pub(super) struct LockLooks {
-    /// Looked for at the first look: by then there are processes to look at.
+    /// Found on the first read: by then there are processes to examine.
     array: OnceCell<ProcArray>,
     entries: RefCell<StatusEntries>,
     processes: RefCell<ProcEntries>,
 }
 
 impl LockLooks {
-    /// Why locks that are noted with the session are not seen; none: they are, or it is not known yet.
+    /// Why fast-path locks, which are kept with the session, are not seen; none: they are, or it is not known yet.
     pub(super) fn without_fast_path(&self) -> Option<&'static str> {
         self.array.get()?.fast_path.err()
     }
 
-    /// `processes`: of the server, to find out what lies where; `hosts`: the pids of its processes on this host, by those that it knows
-    /// them by, where these are others; `newcomers`: as [`ProcEntries::read`].
+    /// `processes`: the server's, to find out the layout; `hosts`: the pids of its processes on this host, by the pids that the server
+    /// knows, if they differ; `newcomers`: as for [`ProcEntries::read`].
     ///
     /// # Errors
     /// Why nothing is seen.
@@ -46,7 +46,7 @@ impl LockLooks {
     ) -> Result<LockLook, &'static str> {
         let array = match self.array.get() {
             Some(array) => array,
-            // A server that has only just started may tell it later.
+            // A server that has just started may still show it later.
             None => {
                 let array = ProcArray::of(server, &processes(), status)?;
                 self.array.get_or_init(|| array)
@@ -67,7 +67,7 @@ impl LockLooks {
                         None => Some(named),
                         Some(hosts) => hosts.get(&named).copied(),
                     };
-                    // One that has ended since.
+                    // It has ended since.
                     let Some(host) = host else {
                         look.torn += 1;
                         continue;

@@ -1,12 +1,12 @@
-//! What the numbers in a lock of PostgreSQL's lock table mean, in the words of `pg_locks` (`LockTagType` in
-//! src/include/storage/locktag.h or lock.h, `pg_lock_status` in src/backend/utils/adt/lockfuncs.c).
+//! What the numbers in a lock of PostgreSQL's lock table mean, in the terms of `pg_locks` (`LockTagType` in src/include/storage/locktag.h
+//! or lock.h, `pg_lock_status` in src/backend/utils/adt/lockfuncs.c).
 
 use crate::lock_requests::LockTarget;
 
 /// Bytes of a `LOCKTAG`.
 pub(super) const TAG: usize = 16;
 
-/// By the number of a mode; there is none of number 0.
+/// Names of the modes, by number; there is no mode 0.
 pub(super) const MODES: [&str; 9] = [
     "",
     "AccessShareLock",
@@ -18,10 +18,10 @@ pub(super) const MODES: [&str; 9] = [
     "ExclusiveLock",
     "AccessExclusiveLock",
 ];
-/// The mode in which a transaction has itself.
+/// The mode in which a transaction holds the lock on itself.
 pub(super) const EXCLUSIVE: usize = 7;
 
-/// What a lock is on. The same numbers from 14 to 18; the last kind is there from 16 on. None: no such kind is known.
+/// What a lock is on. The numbers are the same from 14 to 18; the last kind exists from 16 on. None: an unknown kind.
 pub(super) fn target(tag: &[u8; TAG]) -> Option<LockTarget> {
     let field = |at: usize| u32::from_ne_bytes([tag[at], tag[at + 1], tag[at + 2], tag[at + 3]]);
     let (first, second, third) = (field(0), field(4), field(8));
@@ -85,7 +85,7 @@ pub(super) fn target(tag: &[u8; TAG]) -> Option<LockTarget> {
     })
 }
 
-/// A relation in whatever mode.
+/// A relation, whatever the mode.
 pub(super) fn relation(database: u32, relation: u32) -> LockTarget {
     LockTarget {
         kind: "relation",
@@ -95,7 +95,7 @@ pub(super) fn relation(database: u32, relation: u32) -> LockTarget {
     }
 }
 
-/// The virtual transaction of these numbers.
+/// The virtual transaction with these numbers.
 pub(super) fn virtualxid(process: u32, transaction: u32) -> LockTarget {
     LockTarget {
         kind: "virtualxid",

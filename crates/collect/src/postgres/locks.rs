@@ -1,10 +1,10 @@
-//! Whom a session waits for that waits for a lock, as pg_blocking_pids tells it: the server's lock table, read from the memory of the
-//! one that waits, without a connection.
+//! Who blocks a session that waits for a lock, as pg_blocking_pids reports it: from the server's lock table, read in the memory of the
+//! waiting session, without a connection.
 //!
-//! `MyProc`, which is exported, points to what the server keeps of a process (`PGPROC` in src/include/storage/proc.h). Each version
-//! lays it out in its own way, so places in it are known by what is in them: its pid, in several processes; and the lock that it
-//! waits for beside its own request, which points back to the lock and to it. `LOCK` and `PROCLOCK` (src/include/storage/lock.h) are
-//! the same from 14 to 18. The server's locks are not taken: what does not point back was changed meanwhile, and is not used.
+//! `MyProc`, which is exported, points to the server's record of a process (`PGPROC` in src/include/storage/proc.h). Its layout depends on
+//! the version, so fields are recognized by their contents: the pid, in several processes; and, next to each other, the lock that it waits
+//! for and its own request, which points back to the lock and to it. `LOCK` and `PROCLOCK` (src/include/storage/lock.h) are the same from
+//! 14 to 18. None of the server's locks are taken: what does not point back was changed meanwhile, and is not used.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -15,26 +15,26 @@ use crate::database::Holder;
 use crate::executable::Executable;
 use crate::{memory, process};
 
-/// Bytes of `PGPROC` in which its pid and what it waits for are looked for.
+/// Bytes of `PGPROC` that are searched for its pid and for what it waits for.
 const PROC: usize = 512;
 /// Bytes of `PROCLOCK` that are read.
 const PROCLOCK: usize = 48;
-/// `LOCK`: the list of requests, and of those who wait.
+/// Offsets in `LOCK`: the list of requests, and the queue of waiters.
 const REQUESTS: u64 = 24;
 const QUEUE: u64 = 40;
-/// `PROCLOCK`: who leads the group of processes that it is for, the modes that are held, its place in the list of requests.
+/// Offsets in `PROCLOCK`: the leader of the lock group that it is for, the modes that are held, its link in the list of requests.
 const LEADER: usize = 16;
 const HELD: usize = 24;
 const LINK: u64 = 32;
-/// Requests of one lock that are read.
+/// Requests read of one lock at most.
 const MOST_REQUESTS: usize = 20_000;
-/// For how long the lock table is read at a time.
+/// How long the lock table is read at a time.
 const PATIENCE: Duration = Duration::from_millis(30);
-/// Processes of which it must be known where their pid is.
+/// Processes from which the offset of the pid is found.
 const WITNESSES: usize = 3;
 
-/// By number of a lock's mode: the modes that it conflicts with, as bits (`LockConflicts` in src/backend/storage/lmgr/lock.c; the
-/// table in the documentation, 13.3).
+/// Conflicting modes, as bits, by the number of a lock's mode (`LockConflicts` in src/backend/storage/lmgr/lock.c; the table in the
+/// documentation, 13.3).
 const CONFLICTS: [u32; 9] = [
     0,
     1 << 8,
@@ -51,9 +51,9 @@ const CONFLICTS: [u32; 9] = [
 pub(super) struct LockTable {
     /// Address of `MyProc`, the same in all processes.
     pointer: u64,
-    /// Where `pid` lies in `PGPROC`.
+    /// Offset of `pid` in `PGPROC`.
     pid: u64,
-    /// Where `waitLock` lies in it, once somebody was seen waiting.
+    /// Offset of `waitLock` in it, once a session was seen waiting.
     wait: Cell<Option<usize>>,
 }
 
@@ -76,7 +76,7 @@ struct Lock {
 }
 
 impl LockTable {
-    /// Of the server whose postmaster this is, looked at in these processes of it; none when it cannot be told.
+    /// For the server with this postmaster, with the layout found in these of its processes; none if it is not found.
     pub(super) fn of(postmaster: u32, processes: &[u32]) -> Option<LockTable> {
         let [symbol] = Executable::of(postmaster).ok()?.symbols(["MyProc"]).ok()?;
         let pointer = symbol?.address;
@@ -90,7 +90,7 @@ impl LockTable {
         })
     }
 
-    /// Whom each of these sessions waits for that waits for a lock. `host_pid`: of a pid as the server knows it.
+    /// Who blocks each of these sessions that waits for a lock. `host_pid`: the pid on this host for one that the server knows.
     pub(super) fn blockers(
         &self,
         waiting: &[u32],
@@ -129,7 +129,7 @@ impl LockTable {
         blockers
     }
 
-    /// What a process waits for; none when it waits for no lock.
+    /// What a process waits for; none if it waits for no lock.
     fn request(&self, pid: u32) -> Option<Request> {
         let (process, bytes) = own_record(pid, self.pointer)?;
         let places = match self.wait.get() {
@@ -141,7 +141,7 @@ impl LockTable {
             .find_map(|place| self.request_at(pid, process, &bytes, place))
     }
 
-    /// The request of which this is the place, if it points back.
+    /// The request at this offset, if it points back.
     fn request_at(&self, pid: u32, process: u64, bytes: &[u8], place: usize) -> Option<Request> {
         let (lock, own) = (address(bytes, place), address(bytes, place + 8));
         if !is_pointer(lock) || !is_pointer(own) {
@@ -164,7 +164,7 @@ impl LockTable {
         })
     }
 
-    /// Reads a lock; none when it was changed meanwhile.
+    /// Reads a lock; none if it was changed meanwhile.
     fn lock(&self, pid: u32, at: u64) -> Option<Lock> {
         let mut lock = Lock::default();
         list(pid, at + REQUESTS, |node| {
@@ -178,7 +178,7 @@ impl LockTable {
             (address(&request, 0) == at).then(|| address(&request, LINK as usize + 8))
         })?;
         let place = self.wait.get()?;
-        // A record begins with its place in the queue.
+        // A `PGPROC` begins with its link in the queue.
         list(pid, at + QUEUE, |process| {
             let mut bytes = [0; PROC];
             memory::read(pid, &mut [(process, &mut bytes)]).ok()?;
@@ -190,8 +190,8 @@ impl LockTable {
 }
 
 impl Lock {
-    /// Who must release it, or, where that is nobody, who comes before and must have it first. The processes of one group do not wait
-    /// for each other.
+    /// Who must release it, or, if nobody must, who is ahead in the queue and gets it first. Processes of one lock group do not wait for
+    /// each other.
     fn blockers_of(&self, request: &Request) -> Vec<u64> {
         let conflicts = CONFLICTS[request.mode as usize];
         let blocks =
@@ -214,8 +214,8 @@ impl Lock {
     }
 }
 
-/// Goes through a list of the server: `visit` is given the address of each link, and gives that of the next. None when a link was none,
-/// or there are too many.
+/// Follows a list of the server: `visit` gets the address of each link, and returns that of the next. None if a link was invalid, or there
+/// are too many.
 fn list(pid: u32, head: u64, mut visit: impl FnMut(u64) -> Option<u64>) -> Option<()> {
     let mut node = memory::read_u64(pid, head.checked_add(8)?).ok()?;
     // A queue that was never used has no links.
@@ -250,7 +250,7 @@ mod tests {
     const SHARE: u32 = 5;
     const EXCLUSIVE: u32 = 7;
 
-    /// A server's memory, made by hand in our own: records of processes, one lock, and requests for it.
+    /// A server's memory, mocked up in our own: records of processes, one lock, and requests for it.
     struct Memory {
         pointer: Box<u64>,
         processes: Vec<[u64; PROC / 8]>,
@@ -263,8 +263,8 @@ mod tests {
     }
 
     impl Memory {
-        /// Of processes with these pids: the modes that they hold, and the one that they wait for (0 = none), in order. The last one is
-        /// looked at.
+        /// Processes with these pids: the modes that they hold, and the one that they wait for (0 = none), in order. The last one is
+        /// examined.
         fn of(processes: &[(u32, &[u32], u32)]) -> Memory {
             let mut memory = Memory {
                 pointer: Box::new(0),
@@ -330,7 +330,7 @@ mod tests {
             (9, &[], EXCLUSIVE),
         ]);
         assert_eq!(both.blockers(), [Holder::Process(1), Holder::Prepared]);
-        // Readers do not block a reader; the one ahead that wants it for itself does, the one behind does not.
+        // Readers do not block a reader; the one ahead that wants it exclusively does, the one behind does not.
         let queue = Memory::of(&[(1, &[1], 0), (2, &[], 8), (3, &[], 1), (9, &[], 1)]);
         assert_eq!(queue.blockers(), [Holder::Process(2)]);
         assert_eq!(

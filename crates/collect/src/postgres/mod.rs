@@ -1,4 +1,4 @@
-//! PostgreSQL, as far as the host can see it; only where the user wants it, a connection is made and its own statistics are asked for.
+//! PostgreSQL as seen from the host; a connection, to query the server's own statistics, is made only if the user wants one.
 
 pub(crate) mod activity;
 mod all_locks;

@@ -1,14 +1,14 @@
-//! The text of a statement without its literals and comments: what a recording may keep. Literals become `?`, as PostgreSQL's own
-//! normaliser replaces them by parameters.
+//! The text of a statement without its literals and comments: what a recording may keep. Literals become `?`, where PostgreSQL's own
+//! normaliser puts parameters.
 //!
-//! What cannot be taken apart any further, as a text that was cut inside a literal, is left out: a literal is never shown.
+//! What cannot be tokenized, as a text that was cut inside a literal, is left out: a literal is never shown.
 
 use sqlparser::tokenizer::Token;
 
 use super::tokens::tokens;
 use crate::fingerprint::operand_follows;
 
-/// Stands for the rest of a text that could not be taken apart.
+/// Stands for the rest of a text that could not be tokenized.
 const REST: &str = "…";
 
 /// See the module.
@@ -16,11 +16,11 @@ pub(super) fn normalised(sql: &str) -> String {
     let (tokens, is_whole) = tokens(sql);
     let mut text = String::with_capacity(sql.len());
     let mut operand_ended = false;
-    // Length of the text before a sign that is the literal's own, if one comes: `+ -5` is `+ ?`, as `+ 5` is.
+    // Length of the text before a sign that belongs to a literal, if one follows: `+ -5` is `+ ?`, as `+ 5` is.
     let mut before_sign = None;
     for token in tokens {
         match &token.token {
-            // A comment may be between two words.
+            // A comment may separate two words.
             Token::Whitespace(_) => {
                 if !text.is_empty() && !text.ends_with(' ') {
                     text.push(' ');
@@ -72,7 +72,7 @@ fn is_literal(token: &Token) -> bool {
     )
 }
 
-/// A sign behind it is an operator.
+/// Whether a sign after it is an operator.
 fn ends_operand(token: &Token) -> bool {
     match token {
         Token::Word(word) => word.quote_style.is_some() || !operand_follows(&word.value),
@@ -104,7 +104,7 @@ mod tests {
                 "select \"a'b\", $1, t1 from t",
             ),
             ("  select\n\t1  ", "select ?"),
-            // A sign is the literal's own where no operand ends before it.
+            // A sign belongs to the literal if no operand ends before it.
             (
                 "update t set a = a + -5, b = - 5",
                 "update t set a = a + ?, b = ?",

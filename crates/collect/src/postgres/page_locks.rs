@@ -1,8 +1,8 @@
-//! Where PostgreSQL has the locks of the pages in its buffers, and how a page is called.
+//! Where PostgreSQL keeps the locks of the pages in its buffers, and which file a page is in.
 //!
-//! Each buffer has a description in an array in shared memory, to which `BufferDescriptors` points: `BufferDesc` in
-//! src/include/storage/buf_internals.h. It begins with the page (`BufferTag`), its own number follows, and somewhere behind lies the lock,
-//! by version.
+//! Each buffer has a descriptor in an array in shared memory, to which `BufferDescriptors` points: `BufferDesc` in
+//! src/include/storage/buf_internals.h. It begins with the page (`BufferTag`), followed by its own number; the lock is somewhere after
+//! that, depending on the version.
 
 use crate::database::PageLocks;
 use crate::executable::Executable;
@@ -11,20 +11,20 @@ use crate::memory;
 
 /// `BUFFERDESC_PAD_TO_SIZE`.
 const STEP: usize = 64;
-/// Of the number of the buffer, behind the page.
+/// Offset of the buffer's number, after the page.
 const NUMBER: usize = 20;
-/// A lock begins with its kind, and has so many bytes.
+/// Size of a lock; it begins with its kind.
 const LOCK_BYTES: usize = 16;
-/// Descriptions that are looked at.
+/// Descriptors that are checked.
 const LOOKED_AT: usize = 16;
-/// A server has not more: `shared_buffers`.
+/// No server has more: the maximum of `shared_buffers`.
 const MOST_BUFFERS: u32 = i32::MAX as u32 / 2;
 
-/// Of the tablespaces that every server has (src/include/catalog/pg_tablespace.dat).
+/// The tablespaces that every server has (src/include/catalog/pg_tablespace.dat).
 const USUAL_TABLESPACE: u32 = 1663;
 const GLOBAL_TABLESPACE: u32 = 1664;
 
-/// Of the server with this postmaster. `is_of_page`: whether locks of this kind are those of pages. None: it is another version, or they
+/// For the server with this postmaster. `is_of_page`: whether locks of this kind are those of pages. None: another version, or the locks
 /// cannot be found.
 pub(super) fn page_locks(
     postmaster: u32,
@@ -39,7 +39,7 @@ pub(super) fn page_locks(
     if !(LOOKED_AT as u32..=MOST_BUFFERS).contains(&count) {
         return None;
     }
-    // The server has written to all of them when it started.
+    // The server initializes all of them when it starts.
     let mut bytes = [0; LOOKED_AT * STEP];
     memory::read(postmaster, &mut [(begin, &mut bytes)]).ok()?;
     let offset = lock_offset(&bytes, is_of_page)?;
@@ -51,7 +51,7 @@ pub(super) fn page_locks(
     })
 }
 
-/// Where in each of these descriptions the lock lies.
+/// Offset of the lock in each of these descriptors.
 fn lock_offset(descriptions: &[u8], is_of_page: impl Fn(u16) -> bool) -> Option<u16> {
     let all = || descriptions.chunks_exact(STEP);
     let mut numbers = all().enumerate();
@@ -65,8 +65,8 @@ fn lock_offset(descriptions: &[u8], is_of_page: impl Fn(u16) -> bool) -> Option<
     locks.next().is_none().then_some(only as u16)
 }
 
-/// The file that has the page, without number of a segment: a path below the data directory. `version_directory`: the one that the server
-/// has in each tablespace.
+/// The file that has the page, as a path below the data directory, without a segment number. `version_directory`: the server's directory in
+/// a tablespace.
 pub(super) fn path(page: RawPage, version_directory: impl FnOnce(u32) -> Option<String>) -> Option<String> {
     let fork = match page.fork {
         0 => "",
@@ -112,7 +112,7 @@ mod tests {
         let find = |bytes: &[u8]| lock_offset(bytes, |kind| kind == KIND);
         assert_eq!(find(&descriptions(36)), Some(36));
         assert_eq!(find(&descriptions(48)), Some(48));
-        // Another one beside it, no such lock, other numbers: nothing is known of such a server.
+        // A second candidate, no such lock, other numbers: nothing is known of such a server.
         let mut twice = descriptions(36);
         for one in twice.chunks_exact_mut(STEP) {
             one[44..46].copy_from_slice(&KIND.to_ne_bytes());

@@ -1,4 +1,4 @@
-//! libpq's file of passwords: `~/.pgpass`, or the file that the environment variable PGPASSFILE names. Its rules are those of
+//! libpq's password file: `~/.pgpass`, or the file that the environment variable PGPASSFILE names. Its rules are those of
 //! `passwordFromFile` and `getPgPassFilename` in src/interfaces/libpq/fe-connect.c.
 
 use std::fs::OpenOptions;
@@ -6,12 +6,12 @@ use std::io::Read;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Of longer files this much is read.
+/// Longer files are read only up to here.
 const LONGEST: u64 = 1 << 20;
-/// Directories of sockets that libpq is compiled with, by its makers and by distributions: it looks for `localhost` in place of its own.
+/// Socket directories that libpq is compiled with, upstream and by distributions: for its own, it looks for `localhost` instead.
 const USUAL_SOCKETS: [&str; 3] = ["/tmp", "/var/run/postgresql", "/run/postgresql"];
 
-/// What a password is looked for by.
+/// What a password is looked up by.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Login<'a> {
     /// A name, an address, or the directory of a socket.
@@ -21,10 +21,10 @@ pub(super) struct Login<'a> {
     pub(super) user: &'a str,
 }
 
-/// The password of a login. None: there is no file, or none of its lines is of this login.
+/// The password of a login. None: there is no file, or none of its lines matches.
 ///
 /// # Errors
-/// Why the file is not used, as libpq does not use it: others than its owner may have access to it, or it is no plain file.
+/// Why the file is not used, nor would libpq use it: users other than its owner have access to it, or it is not a plain file.
 pub(super) fn password(login: Login<'_>) -> Result<Option<String>, String> {
     match path() {
         Some(path) => password_in(&path, login),
@@ -42,10 +42,10 @@ fn path() -> Option<PathBuf> {
 fn password_in(path: &Path, login: Login<'_>) -> Result<Option<String>, String> {
     let opened = OpenOptions::new()
         .read(true)
-        // Whatever it is: nobody has to be at its other end.
+        // It may be a FIFO: do not wait for its other end.
         .custom_flags(libc::O_NONBLOCK)
         .open(path);
-    // A file that cannot be read has nothing to say, as with libpq.
+    // A file that cannot be read is ignored, as libpq does.
     let Ok(file) = opened else { return Ok(None) };
     let why = |why: &str| Err(format!("password file {} ignored: {why}", path.display()));
     let Ok(about) = file.metadata() else {
@@ -70,7 +70,7 @@ fn password_in(path: &Path, login: Login<'_>) -> Result<Option<String>, String> 
     Ok(lines.find_map(|line| password_of(line.trim_end_matches('\r'), login)))
 }
 
-/// The password in a line, where the line is of this login: `host:port:database:user:password`.
+/// The password in a line, if the line matches this login: `host:port:database:user:password`.
 fn password_of(line: &str, login: Login<'_>) -> Option<String> {
     if line.starts_with('#') {
         return None;

@@ -1,8 +1,9 @@
-//! Which part of a message is the statement that a session executes: a client may send several statements in one, and the server
-//! shows the whole message with each of them. The portal in which a statement is executed has its place in the message, as
-//! pg_stat_statements is told it.
+//! Which part of a message is the statement that a session executes: a client may send several statements in one, and the server shows the
+//! whole message for each of them. The portal in which a statement is executed has the statement's position in the message, which
+//! pg_stat_statements uses too.
 //!
-//! Read off servers of each version. A portal counts only if it has the session's message for its source, and the statement's id.
+//! Offsets were measured on servers of each version. A portal counts only if its source is the session's message, and it has the
+//! statement's id.
 
 use std::ops::Range;
 
@@ -18,26 +19,26 @@ const ELEMENTS: u64 = 16;
 /// Where the sessions of one server have their portals.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Portals {
-    /// Address of `ActivePortal`: of the pointer to the portal that is executed.
+    /// Address of `ActivePortal`, the pointer to the portal that is executed.
     active: u64,
-    /// Address of `debug_query_string`: of the pointer to the message.
+    /// Address of `debug_query_string`, the pointer to the message.
     message: u64,
     places: Places,
 }
 
-/// Where the fields are that are read.
+/// Offsets of the fields that are read.
 #[derive(Debug, Clone, Copy)]
 struct Places {
     /// `sourceText` in `PortalData`.
     source: u64,
     /// `stmts` in `PortalData`.
     statements: u64,
-    /// `stmt_location` in `PlannedStmt`, with `stmt_len` behind it.
+    /// `stmt_location` in `PlannedStmt`, followed by `stmt_len`.
     location: u64,
 }
 
 impl Portals {
-    /// Of a server with this executable. None: its version is not known, or the executable does not name them.
+    /// For a server with this executable. None: its version is not known, or the executable has no symbols for them.
     pub(super) fn of(executable: &Executable, major: u32) -> Option<Portals> {
         let symbols = executable.symbols(["ActivePortal", "debug_query_string"]);
         let [active, message] = symbols.ok()?.map(|symbol| Some(symbol?.address));
@@ -48,8 +49,8 @@ impl Portals {
         })
     }
 
-    /// The bytes of its message that are this statement. None: the session is not executing it yet, or by way of another statement
-    /// (EXECUTE), or a rule has put others in its place.
+    /// The bytes of its message that are this statement. None: the session is not executing it yet, or does so through another statement
+    /// (EXECUTE), or a rule has replaced it with others.
     pub(super) fn part(self, pid: u32, statement: u64) -> Option<Range<usize>> {
         let pointer = |address: u64| memory::read_u64(pid, address).ok().filter(|at| *at != 0);
         let portal = pointer(self.active)?;
@@ -79,11 +80,11 @@ impl Portals {
     }
 }
 
-/// As the server says it: a begin of -1 is not known, a length of 0 is all the rest.
+/// As the server has it: a start of -1 means unknown, a length of 0 means all the rest.
 fn part(begin: i32, length: i32) -> Option<Range<usize>> {
     let (begin, length) = (usize::try_from(begin).ok()?, usize::try_from(length).ok()?);
     match (begin, length) {
-        // Of one of several it says more.
+        // For one of several, at least one is not 0.
         (0, 0) => None,
         (begin, 0) => Some(begin..usize::MAX),
         (begin, length) => Some(begin..begin.checked_add(length)?),
@@ -121,7 +122,7 @@ mod tests {
         }
     }
 
-    /// What a server of version 18 has, in this process.
+    /// The memory of a session of version 18, in this process.
     struct Session {
         active: u64,
         message: u64,

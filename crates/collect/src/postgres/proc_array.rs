@@ -1,10 +1,10 @@
-//! What a server keeps of its processes and of its prepared transactions: the array of `PGPROC`s (src/include/storage/proc.h) in its
-//! shared memory, read from the postmaster, which has it from its first moment on.
+//! A server's records of its processes and prepared transactions: the array of `PGPROC`s (src/include/storage/proc.h) in its shared memory,
+//! read from the postmaster, which has it from the start.
 //!
-//! `ProcGlobal`, `PreparedXactProcs` and `max_prepared_xacts` are exported, so a stripped server names them too; from the first two
-//! follows how long a `PGPROC` is. Where in it what lies is known by what is there, in all of them: sixteen lists that begin and end
-//! at themselves (`myProcLocks`), one more (`lockGroupMembers`), the pids of processes that are asked for theirs. What lies at a fixed
-//! distance from those in PostgreSQL 14 to 18 is checked where it can be.
+//! `ProcGlobal`, `PreparedXactProcs` and `max_prepared_xacts` are exported, so a stripped server has them too; the size of a `PGPROC`
+//! follows from the first two. Its fields are recognized by their contents in all of them: sixteen lists that begin and end at themselves
+//! (`myProcLocks`), one more (`lockGroupMembers`), the pids of processes whose pid is known. Fields at a fixed distance from those in
+//! PostgreSQL 14 to 18 are checked where possible.
 
 use std::io;
 use std::ops::Range;
@@ -17,74 +17,74 @@ use crate::{memory, process};
 
 /// Processes and prepared transactions of a server, at most: `MAX_BACKENDS` of each.
 const MOST: u64 = 1 << 18;
-/// Bytes of them all that are read.
+/// Bytes of all of them that are read at most.
 const MOST_BYTES: u64 = 64 << 20;
-/// How long a `PGPROC` can be.
+/// Possible sizes of a `PGPROC`.
 const STEPS: Range<u64> = 512..4096;
-/// Of `PROC_HDR`: the address of the first, which is its first field, and how many there are of processes.
+/// Offset in `PROC_HDR` of the number of processes; its first field is the address of the first one's `PGPROC`.
 const COUNT: u64 = 32;
-/// `NUM_LOCK_PARTITIONS`: so many lists of locks a process has.
+/// `NUM_LOCK_PARTITIONS`: lists of locks per process.
 pub(super) const LISTS: usize = 16;
 /// Bytes of a list's head.
 pub(super) const HEAD: usize = 16;
-/// From `waitLock` to the lists of locks: the same from 14 to 18.
+/// Bytes from `waitLock` to the lists of locks: the same from 14 to 18.
 const WAIT_BEFORE_LISTS: usize = 72;
-/// Bytes of a `PGPROC` in which all lies that is read of it again.
+/// First bytes of a `PGPROC`, which contain all that is read a second time.
 pub(super) const FRONT: usize = 256;
 /// Processes that are asked for their pid and their database.
 const WITNESSES: usize = 8;
-/// First version in which a virtual transaction is written in one place.
+/// First version in which the two parts of a virtual transaction id are together.
 const VXID_TOGETHER: u32 = 17;
-/// First version in which locks that are noted with the session have an array of their own.
+/// First version in which fast-path locks have an array of their own.
 const FAST_PATH_BESIDE: u32 = 18;
-/// Slots of a group of such locks, and bits of a slot.
+/// Slots in a group of such locks.
 pub(super) const SLOTS: usize = 16;
 /// Groups of them at most: `FP_LOCK_GROUPS_PER_BACKEND_MAX`.
 const MOST_GROUPS: u64 = 1024;
-/// Bits of `fpLockBits` that mean something.
+/// Bits of `fpLockBits` that are used.
 const FAST_BITS: u32 = 48;
 
-/// Where the `PGPROC`s of one server are, and what lies where in each.
+/// Where the `PGPROC`s of one server are, and their layout.
 #[derive(Debug)]
 pub(super) struct ProcArray {
     pub(super) postmaster: u32,
-    /// Where a process has the address of its own (`MyProc`).
+    /// Address of `MyProc`, which points to a process's own.
     own: u64,
     /// Address of the first.
     pub(super) first: u64,
-    /// Bytes of one.
+    /// Size of one.
     pub(super) step: usize,
-    /// Those of processes.
+    /// How many belong to processes.
     pub(super) processes: usize,
-    /// Those of prepared transactions, which lie behind.
+    /// How many belong to prepared transactions; these follow.
     prepared: usize,
-    /// Where `myProcLocks` is.
+    /// Offset of `myProcLocks`.
     pub(super) lists: usize,
-    /// Where `pid` is.
+    /// Offset of `pid`.
     pub(super) pid: usize,
-    /// From 17 on a virtual transaction is written in one place.
+    /// From 17 on: the two parts of a virtual transaction id are together.
     vxid_together: bool,
-    /// Why locks that are noted with the session are not seen, or where they are.
+    /// Where fast-path locks are, or why they are not seen.
     pub(super) fast_path: Result<FastPath, &'static str>,
 }
 
-/// Where a process notes its weak locks of relations, and that of its own virtual transaction, which nobody waits for.
+/// Where a process keeps its weak relation locks, and the lock on its own virtual transaction; nobody waits for these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FastPath {
-    /// Of the modes, and of the relations: in the `PGPROC`, or of the addresses of both.
+    /// Offsets of the modes and of the relations in the `PGPROC`, or of the addresses of both.
     pub(super) bits: usize,
     pub(super) relations: usize,
-    /// Where it says whether it has that of its virtual transaction; behind it, of which.
+    /// Offset of the flag that it holds the lock on its virtual transaction, followed by which one that is.
     pub(super) virtualxid: usize,
-    /// Groups of slots behind these addresses; none: the slots are in the `PGPROC`.
+    /// Groups of slots at these addresses; none: the slots are in the `PGPROC`.
     pub(super) groups: Option<usize>,
 }
 
 impl ProcArray {
-    /// Of the server with this postmaster, looked at in these processes of it.
+    /// For the server with this postmaster, with the layout found in these of its processes.
     ///
     /// # Errors
-    /// Why it cannot be told.
+    /// Why it cannot be read.
     pub(super) fn of(
         (postmaster, major): (u32, u32),
         processes: &[u32],
@@ -144,8 +144,8 @@ impl ProcArray {
         Ok(array)
     }
 
-    /// One whose places are known: where a process has its own, and the first; length, processes, prepared transactions; its lists and
-    /// its pid.
+    /// With a known layout: addresses of `MyProc` and of the first; size, processes, prepared transactions; offsets of the lists and of the
+    /// pid.
     #[cfg(test)]
     pub(super) fn made_by_hand(
         postmaster: u32,
@@ -178,17 +178,17 @@ impl ProcArray {
         self.first + (place * self.step) as u64
     }
 
-    /// Where `waitLock` is; `waitProcLock`, `waitLockMode` and `waitStart` lie behind it.
+    /// Offset of `waitLock`, which is followed by `waitProcLock`, `waitLockMode` and `waitStart`.
     pub(super) fn wait(&self) -> usize {
         self.lists - WAIT_BEFORE_LISTS
     }
 
-    /// Where the id of its transaction is, if it has one.
+    /// Offset of its transaction id, if it has one.
     pub(super) fn transactionid(&self) -> usize {
         self.pid - if self.vxid_together { 8 } else { 12 }
     }
 
-    /// Where the two parts of its virtual transaction are.
+    /// Offsets of the two parts of its virtual transaction id.
     pub(super) fn virtualxid(&self) -> (usize, usize) {
         match self.vxid_together {
             true => (self.pid + 8, self.pid + 12),
@@ -196,12 +196,12 @@ impl ProcArray {
         }
     }
 
-    /// Where the id of its database is.
+    /// Offset of its database id.
     pub(super) fn database(&self) -> usize {
         self.pid + 16
     }
 
-    /// A list that has nothing in it begins and ends at itself.
+    /// An empty list begins and ends at itself.
     fn is_list(&self, bytes: &[u8], place: usize, at: usize) -> bool {
         let own = self.address(place) + at as u64;
         let (back, on) = (address(bytes, at), address(bytes, at + 8));
@@ -213,8 +213,8 @@ impl ProcArray {
         (address(bytes, at), address(bytes, at + 8)) == (own, own)
     }
 
-    /// Where so many lists lie beside each other in all processes, in one place only, and in one of them all are empty. What prepared
-    /// transactions do not need of a `PGPROC` is 0 in theirs.
+    /// The only offset at which all processes have this many lists in a row, which in at least one of them are all empty. Prepared
+    /// transactions are not checked: in their `PGPROC`s, fields that they do not need are 0.
     fn lists_at(&self, bytes: &[u8], within: Range<usize>, lists: usize) -> Option<usize> {
         let mut places = within.step_by(8).filter(|&at| {
             let all = |place: usize, is: fn(&ProcArray, &[u8], usize, usize) -> bool| {
@@ -229,16 +229,16 @@ impl ProcArray {
     }
 
     fn place_of_lists(&self, bytes: &[u8]) -> Option<usize> {
-        // What is read again lies before them.
+        // What is read a second time comes before them.
         let last = FRONT.min(self.step.checked_sub(LISTS * HEAD)?);
-        // Behind `WAIT_BEFORE_LISTS`, eight bytes at a time.
+        // From `WAIT_BEFORE_LISTS` on, in steps of eight bytes.
         self.lists_at(bytes, WAIT_BEFORE_LISTS..last, LISTS)
     }
 
-    /// Which one is a process's own, as it says; none: it has none, or none yet.
+    /// Index of a process's own, according to the process; none: it has none, or none yet.
     ///
     /// # Errors
-    /// As [`memory::read`].
+    /// As for [`memory::read`].
     pub(super) fn place_of_process(&self, pid: u32) -> io::Result<Option<usize>> {
         let record = memory::read_u64(pid, self.own)?;
         let step = self.step as u64;
@@ -247,7 +247,7 @@ impl ProcArray {
         Ok(behind.filter(is_one).map(|behind| (behind / step) as usize))
     }
 
-    /// It.
+    /// The process's own `PGPROC`.
     fn of_process(&self, pid: u32) -> Option<Vec<u8>> {
         let place = self.place_of_process(pid).ok()??;
         let mut bytes = vec![0; self.step];
@@ -259,7 +259,7 @@ impl ProcArray {
         let records = processes
             .iter()
             .filter_map(|&pid| Some((process::innermost_pid(pid)?, self.of_process(pid)?)));
-        // Before it there is the id of its transaction.
+        // The transaction id comes before it.
         place_of_pid(records.take(WITNESSES), self.wait()).filter(|place| *place >= 12)
     }
 
@@ -270,7 +270,7 @@ impl ProcArray {
         processes: &[u32],
         status: Option<BackendStatus>,
     ) -> Result<FastPath, &'static str> {
-        // What they are noted with does not say of which database they are.
+        // Fast-path locks are kept without their database.
         let status = status.ok_or("sessions do not say in which database they are")?;
         let databases = processes.iter().filter_map(|&pid| {
             let of_entry = status.database(pid).filter(|database| *database != 0)?;
@@ -297,7 +297,7 @@ impl ProcArray {
                 groups: None,
             },
         };
-        // The lock that guards them comes before them, and begins with what it is.
+        // The LWLock that protects them comes before them, and begins with its kind.
         let guard = place.bits.checked_sub(16).ok_or(OTHER)?;
         let (names, _) = WaitEventNames::for_major(major);
         let all = || (0..self.processes).map(|place| &bytes[place * self.step..][..self.step]);
@@ -313,7 +313,7 @@ impl ProcArray {
             let is_meant = |own: &[u8]| address(own, place.bits) >> FAST_BITS == 0;
             return all().all(is_meant).then_some(place).ok_or(OTHER);
         }
-        // Behind the modes of a process come its relations.
+        // The relations of a process follow its modes.
         let groups = |own: &[u8]| {
             let (bits, relations) = (address(own, place.bits), address(own, place.relations));
             let length = relations.checked_sub(bits).filter(|_| is_pointer(bits))?;
@@ -334,5 +334,5 @@ impl ProcArray {
 
 /// `PG_WAIT_LWLOCK`, with the kind of lock in the other bits (src/include/utils/wait_event.h).
 const LWLOCK: u32 = 0x0100_0000;
-/// The kind of lock that guards locks that are noted with the session.
+/// The kind of LWLock that protects fast-path locks.
 const GUARD: &str = "LockFastPath";

@@ -1,6 +1,6 @@
-//! The `PGPROC`s of a server as they were read last: those that are in use, and now and then all of them. Most are not, in most servers,
-//! and to read them all is most of what a look at the lock table costs (110 KB for a hundred connections, 0.3 to 0.7 ms where caches
-//! are cold). A process that begins says itself which one it has got.
+//! The `PGPROC`s of a server as they were last read: those in use, and now and then all of them. In most servers most are unused, and
+//! reading all of them is most of the cost of reading the lock table (110 KB for a hundred connections, 0.3 to 0.7 ms with cold caches).
+//! The memory of a new process says which one it has.
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +8,11 @@ use super::proc_array::ProcArray;
 use super::record_fields::number;
 use crate::memory;
 
-/// It takes a process so long until it has its place, unless its client is slow.
+/// How long a new process takes to get its place, unless its client is slow.
 const BEGINS: Duration = Duration::from_secs(2);
-/// Processes that begin at a time and are asked; where they are more, all places are read.
+/// New processes that are asked for their place at a time; if there are more, all places are read.
 const ASKED: usize = 64;
-/// So often all of them are read: somebody may have begun whom nobody told of.
+/// How often all of them are read: a process may have started unnoticed.
 const ALL_EVERY: Duration = Duration::from_secs(10);
 /// Parts that are read in one system call: `IOV_MAX` is 1024.
 const MOST_PARTS: usize = 512;
@@ -20,18 +20,18 @@ const MOST_PARTS: usize = 512;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct ProcEntries {
-    /// Of all. It is too large to be had for nothing each time.
+    /// Of all of them. Too large to allocate each time.
     bytes: Vec<u8>,
     /// Which of them are in use, or were when all were read, in order.
     used: Vec<usize>,
-    /// When that was.
+    /// When all were read.
     all: Option<Instant>,
-    /// Processes that have begun and whose place is not known yet, and since when they have been waited for.
+    /// New processes whose place is not known yet, and since when they have been waited for.
     awaited: Vec<(u32, Instant)>,
 }
 
 impl ProcEntries {
-    /// Reads those in use. `newcomers`: processes that have begun since the last time. None: they cannot be read.
+    /// Reads those in use. `newcomers`: processes that have started since the last time. None: they cannot be read.
     pub(super) fn read(&mut self, array: &ProcArray, newcomers: &[u32]) -> Option<()> {
         let now = Instant::now();
         self.awaited.retain(|(_, since)| now < *since + BEGINS);
@@ -46,7 +46,7 @@ impl ProcEntries {
             self.bytes.resize(array.len() * array.step, 0);
             memory::read(array.postmaster, &mut [(array.first, &mut self.bytes)]).ok()?;
             let is_used = |place: &usize| {
-                // What is behind those of processes has no pid.
+                // What follows those of processes has no pid.
                 *place >= array.processes || number(self.of(array, *place), array.pid) != 0
             };
             self.used = (0..array.len()).filter(is_used).collect();
@@ -68,7 +68,7 @@ impl ProcEntries {
         memory::read(array.postmaster, &mut wanted).ok()
     }
 
-    /// Asks those that have begun for their places. Who is gone by now, or does not say it, is not asked again.
+    /// Asks new processes for their places. One that is gone, or cannot be read, is not asked again.
     fn find_awaited(&mut self, array: &ProcArray) {
         let before = self.used.len();
         self.awaited
@@ -113,7 +113,7 @@ mod tests {
     const STEP: usize = 512;
     const PID: usize = 64;
 
-    /// Of so many processes and one prepared transaction, in our own memory; `own`: where we have the address of ours.
+    /// An array with one prepared transaction, in our own memory; `own`: where we have the address of ours.
     fn array(memory: &[u8], own: &u64) -> ProcArray {
         let fast_path = FastPath {
             bits: 0,
@@ -146,7 +146,7 @@ mod tests {
         entries.read(&array(&memory, &own), &[]).unwrap();
         assert_eq!(entries.used(), [1, 2, 5, 7]);
         assert_eq!(entries.parts(), [(1, 3), (5, 6), (7, 8)]);
-        // What these do is seen; of another one not before it is known that somebody has begun.
+        // Changes in these are seen; in another one only once a new process is announced.
         for place in 0..8 {
             set(&mut memory, place, 8, 10 + place as u8);
         }
@@ -158,7 +158,7 @@ mod tests {
         entries.read(&before, &[]).unwrap();
         assert_eq!(of(&entries, &before), [0, 11, 12, 0, 0, 15, 0, 17]);
         assert_eq!(entries.used(), [1, 2, 5, 7]);
-        // Whoever has begun may get its place only later.
+        // A new process may get its place only later.
         entries.read(&before, &[std::process::id()]).unwrap();
         assert_eq!(entries.used(), [1, 2, 5, 7]);
         own = before.address(3);
@@ -177,7 +177,7 @@ mod tests {
         entries.read(&array(&memory, &own), &[]).unwrap();
         assert_eq!(entries.used(), [2]);
         set(&mut memory, 0, PID, 1);
-        // Who is gone says nothing.
+        // A process that is gone has no place.
         entries.read(&array(&memory, &own), &[u32::MAX >> 1]).unwrap();
         assert_eq!(entries.used(), [2]);
         entries
@@ -191,7 +191,7 @@ mod tests {
         entries.all = Some(Instant::now() - ALL_EVERY);
         entries.read(&array(&memory, &own), &[]).unwrap();
         assert_eq!(entries.used(), [0, 1, 2]);
-        // Where nothing can be read nothing is known.
+        // If nothing can be read, nothing is known.
         let mut nowhere = array(&memory, &own);
         nowhere.first = 16;
         entries.all = None;

@@ -1,6 +1,6 @@
-//! Fields of the server's records, of which bytes were read; and where in the record of a process its pid is.
+//! Reads fields from the bytes of the server's records, and finds where the record of a process has its pid.
 
-/// An address in a record; 0 where it ends before.
+/// An address in a record; 0 if the record ends before it.
 pub(super) fn address(bytes: &[u8], at: usize) -> u64 {
     bytes
         .get(at..)
@@ -8,7 +8,7 @@ pub(super) fn address(bytes: &[u8], at: usize) -> u64 {
         .map_or(0, |field| u64::from_ne_bytes(*field))
 }
 
-/// A 32-bit number in a record; 0 where it ends before.
+/// A 32-bit number in a record; 0 if the record ends before it.
 pub(super) fn number(bytes: &[u8], at: usize) -> u32 {
     bytes
         .get(at..)
@@ -16,13 +16,13 @@ pub(super) fn number(bytes: &[u8], at: usize) -> u32 {
         .map_or(0, |field| u32::from_ne_bytes(*field))
 }
 
-/// What can be the address of something in shared memory.
+/// Whether this can be the address of something in shared memory.
 pub(super) fn is_pointer(address: u64) -> bool {
     address.is_multiple_of(8) && (1 << 16..1 << 47).contains(&address)
 }
 
-/// Where the records (`PGPROC`) of processes have their pids, by those of some whose pids, as the server knows them, are told: within so
-/// many bytes. None where there is no such place in all of them.
+/// Where the records (`PGPROC`) of processes have the pid, found from records of processes whose pid, as the server knows it, is given:
+/// among the first `within` bytes. None if no place fits all of them.
 pub(super) fn place_of_pid<B: AsRef<[u8]>>(
     records: impl Iterator<Item = (u32, B)>,
     within: usize,
@@ -35,6 +35,6 @@ pub(super) fn place_of_pid<B: AsRef<[u8]>>(
             Some(places) => places.into_iter().filter(is_pid).collect(),
         });
     }
-    // The owner of its latch comes before it, and is the same.
+    // The last match: the owner of its latch comes before the pid, and is the same.
     places?.pop()
 }

@@ -23,33 +23,33 @@ pub(crate) struct Server {
     pub(crate) executable: PathBuf,
     /// Major version, from PG_VERSION in the data directory.
     pub(crate) major: u32,
-    /// Full version from the executable, or the major version when it is not found there.
+    /// Full version from the executable, or the major version if it is not found there.
     pub(crate) version: String,
-    /// Address of `my_wait_event_info`, the same in all processes of the server; 0 = there is none, it is no server.
+    /// Address of `my_wait_event_info`, the same in all processes of the server; 0 = none: it is not a server.
     pub(crate) wait_address: u64,
     /// Device and inode of the data directory: it may have other names in other mount namespaces.
     directory_id: Option<(u64, u64)>,
-    /// The name by which the data directory was found from here, whatever lies there later on. None = there is none: in a container.
+    /// The path by which the data directory was found from here, whatever is there later. None = there is none: in a container.
     name_here: Option<PathBuf>,
-    /// It is in a pid namespace of its own, where its processes have other numbers than on this host.
+    /// It is in a pid namespace of its own, where its processes have other pids than on this host.
     has_own_pids: bool,
 }
 
-/// A server of this host.
+/// A server on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningServer {
     /// Its first process.
     pub pid: u32,
-    /// Where its data is, as it says itself: in a container, by the container's names.
+    /// Its data directory, as the server itself names it: in a container, a path inside the container.
     pub data_directory: PathBuf,
     /// Device and inode of that directory: the same after a restart.
     pub directory_id: (u64, u64),
-    /// The name that leads there from here; none in a container. Who records the server follows it: to another directory too, when this
+    /// The path that leads there from here; none in a container. A recording of the server follows it: also to another directory, if this
     /// one has been replaced.
     pub name_here: Option<PathBuf>,
 }
 
-/// The PostgreSQL servers that run on this host, in containers too, as far as they can be seen.
+/// The PostgreSQL servers that run on this host, including in containers, as far as they can be seen.
 pub fn running_servers() -> Vec<RunningServer> {
     let servers = Server::postmasters().into_iter().filter_map(|pid| {
         let data_directory = Server::data_directory(pid);
@@ -65,7 +65,7 @@ pub fn running_servers() -> Vec<RunningServer> {
 }
 
 impl Server {
-    /// The only server of this host.
+    /// The only server on this host.
     ///
     /// # Errors
     /// None, or several: the message lists them.
@@ -83,13 +83,13 @@ impl Server {
         }
     }
 
-    /// First processes of the servers of this host.
+    /// Postmasters of the servers on this host.
     pub(crate) fn postmasters() -> Vec<u32> {
         let mut postmasters: Vec<u32> = process::all()
             .into_iter()
             .filter(|&pid| is_postmaster(pid))
             .collect();
-        // Anybody can give a program that name and write that file. Where there is a choice, the executable is looked at.
+        // Anybody can give a program that name and write that file. If there is a choice, the executables decide.
         if postmasters.len() > 1 {
             let (servers, others): (Vec<u32>, Vec<u32>) = postmasters
                 .iter()
@@ -107,14 +107,14 @@ impl Server {
         let id = id_of(directory).map_err(|e| CollectError::io(directory, e))?;
         let pid = find_on(id).ok_or_else(|| CollectError::NoServerOn(directory.to_path_buf()))?;
         Ok(Server {
-            // It may be a link: what that leads to later on is followed.
+            // It may be a link, which is followed if it leads elsewhere later.
             name_here: Some(directory.to_path_buf()),
             ..Server::of_postmaster(pid)?
         })
     }
 
-    /// The server that runs now in the place of this one, which has ended: on the directory that has the name of its own by now, or
-    /// else on its own, whatever that is called by now.
+    /// The server that now runs in place of this one, which has ended: on the directory that now has the name of this one's, or else on
+    /// this one's own, whatever its name is now.
     pub(crate) fn successor(&self) -> Option<Server> {
         let by_name = self.name_here.as_deref().and_then(|name| id_of(name).ok());
         let own = self.directory_id.filter(|_| by_name != self.directory_id);
@@ -137,7 +137,7 @@ impl Server {
     /// The server that process `pid` belongs to.
     ///
     /// # Errors
-    /// There is no such process, or it is no process of a PostgreSQL server.
+    /// There is no such process, or it does not belong to a PostgreSQL server.
     pub(crate) fn of_backend(pid: u32) -> Result<Server, CollectError> {
         if !process::path(pid, "stat").exists() {
             return Err(CollectError::NoProcess(pid));
@@ -176,7 +176,7 @@ impl Server {
         })
     }
 
-    /// Name of the product; of the program where it is no database.
+    /// Name of the product, or of the program if it is not a database.
     pub(crate) fn product(&self) -> String {
         let program = self.executable.file_name();
         match program {
@@ -190,7 +190,7 @@ impl Server {
         self.wait_address != 0
     }
 
-    /// Where a server process works, as its own mount namespace names it.
+    /// Working directory of a server process, as its own mount namespace names it.
     pub(crate) fn data_directory(pid: u32) -> PathBuf {
         fs::read_link(process::path(pid, "cwd")).unwrap_or_default()
     }
@@ -199,7 +199,7 @@ impl Server {
         let text = TargetFile::in_working_directory(pid, "PG_VERSION")
             .and_then(|file| file.small_text())
             .map_err(|e| CollectError::io(&process::path(pid, "cwd/PG_VERSION"), e))?;
-        // "9.6" for the releases of that time: not a number, and far too old.
+        // "9.6" in the releases of that time: not an integer, and far too old.
         let major = text.trim().parse::<u32>().unwrap_or(9);
         let executable = wait_symbol::read_executable(pid)?;
         let version = if executable.version.is_empty() {
@@ -238,7 +238,7 @@ impl Server {
             .collect()
     }
 
-    /// The pids that its processes have on this host, by those that it knows them by. None: they are the same.
+    /// The pids of its processes on this host, by the pids that the server knows. None: they are the same.
     pub(crate) fn host_pids(&self) -> Option<HashMap<u32, u32>> {
         let named = |pid| Some((process::innermost_pid(pid)?, pid));
         self.has_own_pids
@@ -274,7 +274,7 @@ fn id_of(directory: &Path) -> io::Result<(u64, u64)> {
     fs::metadata(directory).map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-/// Whether a name that a server has for its directory leads there from here, too.
+/// Whether a server's own name for its directory leads there from here, too.
 fn leads_to(name: &Path, directory: (u64, u64)) -> bool {
     id_of(name).is_ok_and(|id| id == directory)
 }

@@ -1,5 +1,5 @@
-//! Texts in which a client has sent several statements at once. The server shows the whole text with each of them; of one that stands
-//! alone it is the text as it was sent.
+//! Texts in which a client has sent several statements at once. The server shows the whole text for each of them; a statement that was sent
+//! alone keeps the text as it was sent.
 
 use std::ops::Range;
 
@@ -9,8 +9,8 @@ use super::encoding::decoded;
 use super::tokens::tokens;
 use crate::statements::StatementText;
 
-/// The text of a statement, of a text as the server has it in the encoding of this number. `part`: where the statement stands in that,
-/// if it is known.
+/// The text of one statement, taken from the text as the server has it, in the encoding with this number. `part`: where the statement is in
+/// it, if that is known.
 pub(super) fn one_of_several(
     text: &[u8],
     encoding: Option<u32>,
@@ -32,9 +32,9 @@ pub(super) fn one_of_several(
     }
 }
 
-/// True when there certainly are several statements in a text: behind a semicolon that ends one there is something else.
+/// True if a text certainly has several statements: something follows a semicolon that ends one.
 fn are_several(sql: &str) -> bool {
-    // What has none, or one at its end, need not be taken apart.
+    // Without a semicolon, or with one only at the end, it need not be tokenized.
     let is_end = |c: char| c.is_ascii_whitespace() || c == ';';
     if !sql.trim_end_matches(is_end).contains(';') {
         return false;
@@ -44,14 +44,14 @@ fn are_several(sql: &str) -> bool {
     for token in &tokens {
         match &token.token {
             Token::Whitespace(_) | Token::EOF => continue,
-            // Inside of parentheses they are those of a rule's actions.
+            // Inside parentheses they separate the actions of a rule.
             Token::SemiColon if depth == 0 => {
                 (is_in_one, last) = (false, None);
                 continue;
             }
             Token::LParen => depth += 1,
             Token::RParen => depth -= 1,
-            // The body of a function: where it ends is not looked for.
+            // The body of a function: its end is not searched for.
             Token::Word(word) if word.value.eq_ignore_ascii_case("atomic") && last == Some("begin") => {
                 return false;
             }
@@ -97,7 +97,7 @@ mod tests {
             "create rule r as on insert to t do (delete from u; delete from v)",
             "create function f() returns int begin atomic select 1; select 2; end",
             "create function f() returns int BEGIN /* a */ ATOMIC select 1; select 2; end; select 3",
-            // Cut inside of a literal; what that may be is not certain.
+            // Cut inside a literal: how it went on is not certain.
             "select 1; select 'a",
             "select a <-- b; c\n + 1",
         ] {
@@ -127,7 +127,7 @@ mod tests {
         ] {
             assert_eq!(of_one(sql, part), (sql.to_string(), true));
         }
-        // One that stands alone is shown as it was sent.
+        // A single statement is shown as it was sent.
         assert_eq!(
             of_one("select 1 /* a */ ;", Some(0..8)),
             own("select 1 /* a */ ;")

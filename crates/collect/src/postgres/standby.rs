@@ -1,6 +1,6 @@
-//! The standby of a recorded server, on the same host: the processes of it that take the log and replay it.
+//! The standby of a recorded server, on the same host: its processes that receive and replay WAL.
 //!
-//! Sessions of the standby are not recorded: their time is no time of the server that was asked for.
+//! Sessions of the standby are not recorded: their time is not time of the recorded server.
 
 use std::path::{Path, PathBuf};
 
@@ -13,12 +13,12 @@ use crate::executable::Executable;
 use crate::process;
 use crate::{CollectError, database::WaitSource};
 
-/// A server that replays the log of the one that is recorded.
+/// A server that replays the WAL of the recorded one.
 pub(super) struct Standby {
     server: Server,
     status: Option<BackendStatus>,
     titles: Titles,
-    /// The process that receives, by `backend_type` `walreceiver`.
+    /// The process that receives: `backend_type` `walreceiver`.
     pub(super) receiver: Option<u32>,
     /// The process that replays: `startup`.
     pub(super) startup: Option<u32>,
@@ -28,7 +28,7 @@ impl Standby {
     /// The one on this data directory.
     ///
     /// # Errors
-    /// No server runs there, or one of another major version: it replays nobody's log but that of its like.
+    /// No server runs there, or it is the recorded one itself, or one of another major version, which cannot replay its WAL.
     pub(super) fn on(directory: &Path, of: &Server) -> Result<Standby, CollectError> {
         let mut standby = Standby {
             server: Server::on(directory)?,
@@ -45,7 +45,7 @@ impl Standby {
         Ok(standby)
     }
 
-    /// Whether it is of the major version of the server whose log it replays. They are upgraded one after the other.
+    /// Whether it has the major version of the server whose WAL it replays. They are upgraded one after the other.
     pub(super) fn is_like(&self, of: &Server) -> bool {
         self.server.major == of.major
     }
@@ -55,7 +55,7 @@ impl Standby {
         &self.server.data_directory
     }
 
-    /// Looks for its processes; true when they are others than before. A standby that was restarted is found again.
+    /// Looks for its processes; true if they differ from before. A standby that was restarted is found again.
     pub(super) fn look(&mut self) -> bool {
         if process::parent(self.server.postmaster).is_none()
             && let Some(server) = self.server.successor()
@@ -64,7 +64,7 @@ impl Standby {
             self.look_where();
         }
         let before = (self.receiver, self.startup);
-        // Those that are there still are known.
+        // Those that still exist stay known.
         let lives = |pid: &u32| process::parent(*pid) == Some(self.server.postmaster);
         self.receiver = self.receiver.filter(lives);
         self.startup = self.startup.filter(lives);
@@ -95,12 +95,12 @@ impl Standby {
         self.receiver.into_iter().chain(self.startup)
     }
 
-    /// Where they say what they do.
+    /// Where they report what they do.
     pub(super) fn source(&self) -> WaitSource {
         WaitSource::Pointer {
             event: self.server.wait_address,
             status: self.status.map(BackendStatus::record),
-            // They take locks of another server than the one that is recorded.
+            // Their locks are those of another server than the recorded one.
             locks: None,
             routines: None,
         }

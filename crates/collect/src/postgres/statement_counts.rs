@@ -1,13 +1,12 @@
-//! What pg_stat_statements counts of single statements, by how much it grew from one answer to the next.
+//! What pg_stat_statements counts for single statements, and how much that grew from one answer to the next.
 //!
 //! ```text
 //! Found        where the extension is: in any database and schema, with the columns that its version has
 //! Entries      the numbers of the last answer, and what they grew by since
 //! ```
 //!
-//! Its function is asked, not its view, so that no text of a statement is read or sent. It counts for the whole server. Entries are told
-//! apart as the server does it (user, database, query id, called by a client or inside of another statement) and added up by
-//! query id.
+//! Its function is queried, not its view, so that no statement text is read or sent. It counts for the whole server. Entries are
+//! distinguished as the server does (user, database, query id, called by a client or inside another statement) and summed by query id.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,26 +20,26 @@ use super::connection::{Reach, connected, described};
 use super::statistics::Growth;
 use crate::clock::monotonic_ns;
 
-/// Statements of an answer that are told one by one: those with the most time. What grew of others is told as one.
+/// Statements of an answer that are reported one by one: those with the most time. The growth of all others is reported as one.
 const MOST_STATEMENTS: usize = 200;
-/// Entries that are looked at; the server has 5,000 unless `pg_stat_statements.max` says otherwise.
+/// Entries read at most; the server has 5,000 unless `pg_stat_statements.max` says otherwise.
 const MOST_ENTRIES: usize = 50_000;
 /// Columns of an entry; PostgreSQL 18 has some fifty.
 const MOST_COLUMNS: usize = 100;
-/// As long as it is looked for.
+/// How long it is looked for.
 const FOUND_WITHIN: Duration = Duration::from_secs(4);
-/// An answer may take this part of the time, so that many entries cost no server more than 2 % of a CPU.
+/// Answers may take one part in this many of the time, so that even many entries cost no server more than 2 % of a CPU.
 const PART_OF_TIME: u64 = 50;
-/// However long an answer takes, it is asked again after this.
+/// However long an answer takes, it is queried again after this.
 const LONGEST_NS: u64 = 60_000_000_000;
 
-/// Whether the library is loaded: settings of one that is not are not listed, whatever the server's files say.
+/// Whether the library is loaded: the settings of one that is not are not listed, whatever the server's files say.
 const IS_LOADED: &str = "SELECT count(*) > 0 FROM pg_settings WHERE name = 'pg_stat_statements.max'";
-/// Other databases that this user may connect to: as many as the extension is looked for in.
+/// Other databases that this user may connect to, in which the extension is looked for.
 const DATABASES: &str = "SELECT datname::text FROM pg_database WHERE datallowconn AND datname <> current_database() \
      AND has_database_privilege(oid, 'CONNECT') ORDER BY datistemplate, oid LIMIT 50";
-/// The functions of the extension in this database, and what they return. Only what belongs to the extension counts: others may
-/// have called a function of their own like that.
+/// The functions of the extension in this database, and what they return. Only those that belong to the extension count: others may have
+/// functions of their own with these names.
 const FUNCTIONS: &str = "SELECT p.proname::text, quote_ident(n.nspname), a.name, a.type \
      FROM pg_extension e \
      JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid \
@@ -52,23 +51,23 @@ const FUNCTIONS: &str = "SELECT p.proname::text, quote_ident(n.nspname), a.name,
        AND p.proname IN ('pg_stat_statements', 'pg_stat_statements_info') \
      ORDER BY p.proname, a.number LIMIT 200";
 
-/// No number of an entry grows by these.
+/// Columns that begin with these are not sums.
 const NOT_SUMS: [&str; 4] = ["min_", "max_", "mean_", "stddev_"];
-/// What an entry is told apart by.
+/// Columns that identify an entry.
 const IDS: [&str; 3] = ["userid", "dbid", "queryid"];
 
 /// Why there is no answer.
 pub(super) enum Failed {
     /// The connection is gone: the server may come back.
     Gone,
-    /// The server does not want to, and will not want to later on.
+    /// The server refuses, and will refuse later on.
     Refused(String),
 }
 
 impl From<postgres::Error> for Failed {
     fn from(error: postgres::Error) -> Failed {
         match error.code() {
-            // 57P01 … 57P05: it is shut down, has crashed or does not take connections yet.
+            // 57P01 … 57P05: it is shut down, has crashed or does not accept connections yet.
             Some(code) if !code.code().starts_with("57P") => Failed::Refused(described(&error)),
             _ => Failed::Gone,
         }
@@ -77,9 +76,9 @@ impl From<postgres::Error> for Failed {
 
 /// The extension in one database.
 struct Found {
-    /// Asks for the entries: what tells them apart, when they began, and the columns in their order.
+    /// The query for the entries: what identifies them, when they began, and the columns in order.
     entries: String,
-    /// Asks what happened to the entries; extensions before 1.9 do not say it.
+    /// The query for what happened to the entries; extensions before 1.9 do not report that.
     info: Option<String>,
     columns: Vec<Column>,
 }
@@ -88,12 +87,12 @@ struct Found {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Column {
     name: String,
-    /// Milliseconds, in fractions.
+    /// In fractional milliseconds.
     is_time: bool,
 }
 
 impl Column {
-    /// With how it is asked for. None: it is no number, or none that grows.
+    /// With the SQL that selects it. None: it is not a number, or not one that grows.
     fn of(name: &str, kind: u32) -> Option<(Column, String)> {
         let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         let is_sum = !IDS.contains(&name) && !NOT_SUMS.iter().any(|begin| name.starts_with(begin));
@@ -113,7 +112,7 @@ impl Column {
 }
 
 impl Found {
-    /// None when it is not in this database.
+    /// None if it is not in this database.
     fn in_database(client: &mut Client) -> Result<Option<Found>, postgres::Error> {
         let of_functions = client.query_typed(FUNCTIONS, &[])?;
         let mut schema = None;
@@ -160,7 +159,7 @@ impl Found {
 
     fn ask(&self, client: &mut Client) -> Result<Answer, postgres::Error> {
         let mut answer = Answer::default();
-        // Between two resets nothing can be told; there are not many.
+        // An answer with a reset in it cannot be used; resets are rare.
         for _ in 0..3 {
             let before = self.ask_info(client)?;
             answer.entries = self.ask_entries(client)?;
@@ -188,7 +187,7 @@ impl Found {
     }
 
     fn ask_entries(&self, client: &mut Client) -> Result<Vec<Entry>, postgres::Error> {
-        // One after the other: an answer is kept as what is needed of it.
+        // Row by row: only what is needed of an answer is kept.
         let no_parameters: [(&(dyn ToSql + Sync), Type); 0] = [];
         let rows = client.query_typed_raw(&self.entries, no_parameters)?;
         rows.map(|row| self.entry(&row)).collect()
@@ -217,7 +216,7 @@ impl Found {
     }
 }
 
-/// What the extension says at a moment.
+/// What the extension reports at one moment.
 #[derive(Debug, Default)]
 struct Answer {
     entries: Vec<Entry>,
@@ -227,18 +226,18 @@ struct Answer {
 /// What happened to the entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Info {
-    /// How often entries were thrown away because there was no room for others.
+    /// How often entries were evicted to make room for others.
     evicted: i64,
-    /// When all of them were; only whether it is the same means anything.
+    /// When all were reset; only compared for equality.
     reset: u64,
 }
 
-/// What tells entries apart.
+/// What identifies an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Key {
     user: u32,
     database: u32,
-    /// It ran inside of another statement.
+    /// It ran inside another statement.
     is_nested: bool,
     /// None: this user may not see it.
     query: Option<i64>,
@@ -248,18 +247,18 @@ struct Key {
 #[derive(Debug, Clone)]
 struct Entry {
     key: Key,
-    /// When it was made, where the server says that.
+    /// When it was created, if the server reports that.
     since: Option<u64>,
     /// In the order of the columns; times in nanoseconds.
     numbers: Box<[i64]>,
 }
 
-/// By how much entries grew.
+/// How much entries grew.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Growths {
     /// By statement and whether nested; none: those that this user may not see.
     by_statement: HashMap<(Option<i64>, bool), Vec<i64>>,
-    /// Some began anew: what was counted since the last answer before that is not known.
+    /// Some began anew: what was counted between the last answer and that is not known.
     begun_anew: bool,
 }
 
@@ -271,8 +270,7 @@ struct Known {
 }
 
 impl Known {
-    /// By how much the entries have grown since the last answer. One that was not there began at 0, as one that is smaller now, or
-    /// was made anew, has.
+    /// How much the entries have grown since the last answer. A new one began at 0, as did one that is smaller now, or was created anew.
     fn grown(&mut self, answer: Answer) -> Growths {
         let is_reset = self.info.map(|info| info.reset) != answer.info.map(|info| info.reset);
         self.info = answer.info;
@@ -282,7 +280,7 @@ impl Known {
         };
         let mut earlier = std::mem::take(&mut self.entries);
         for entry in answer.entries {
-            // Those without an id cannot be told apart.
+            // Entries without an id cannot be distinguished.
             match self.entries.get_mut(&entry.key) {
                 Some(same) => add(&mut same.numbers, &entry.numbers),
                 None => drop(self.entries.insert(entry.key, entry)),
@@ -303,7 +301,7 @@ impl Known {
                     if has_shrunk(before) || (key.query.is_some() && before.since != entry.since) =>
                 {
                     growths.begun_anew = true;
-                    // Of several together it is not known which one did.
+                    // If there are several, it is not known which one did.
                     if key.query.is_none() {
                         continue;
                     }
@@ -335,7 +333,7 @@ fn add(sums: &mut [i64], numbers: &[i64]) {
     }
 }
 
-/// What is said once.
+/// What has been reported; each is reported once.
 #[derive(Debug, Default)]
 struct Said {
     evicted: bool,
@@ -344,7 +342,7 @@ struct Said {
     pooled: bool,
 }
 
-/// An answer, and what to say of it.
+/// An answer, and notes on it.
 pub(super) struct Grown {
     /// Between these moments, CLOCK_MONOTONIC.
     pub(super) from_ns: u64,
@@ -356,23 +354,23 @@ pub(super) struct Grown {
 /// See the module.
 pub(super) struct StatementCounts {
     found: Found,
-    /// In which other database it is.
+    /// The other database that it is in, if it is.
     elsewhere: Option<Reach>,
-    /// To that one.
+    /// Connection to that one.
     client: Option<Client>,
     user: String,
     known: Known,
     said: Said,
     asked_ns: u64,
-    /// When it is asked again.
+    /// When it is queried again.
     due_ns: u64,
 }
 
 impl StatementCounts {
-    /// Looks for the extension, in the database of this connection first, and takes the first answer.
+    /// Looks for the extension, in the database of this connection first, and gets the first answer.
     ///
     /// # Errors
-    /// What there is to say: nothing is counted by statement.
+    /// Why nothing is counted by statement.
     pub(super) fn find(client: &mut Client, reach: &Reach) -> Result<StatementCounts, String> {
         let user = reach.config.get_user().unwrap_or_default().to_string();
         let refused =
@@ -418,8 +416,8 @@ impl StatementCounts {
         Ok(counts)
     }
 
-    /// Goes on where an earlier one ended that asked the same server before it was restarted: what grew until then is told with the next
-    /// answer. With other columns it begins anew.
+    /// Continues an earlier one, for the same server before it was restarted: what grew until then is reported with the next answer. If the
+    /// columns differ, it begins anew.
     pub(super) fn go_on_from(&mut self, earlier: StatementCounts) {
         self.said = earlier.said;
         if self.found.columns == earlier.found.columns {
@@ -429,12 +427,12 @@ impl StatementCounts {
         }
     }
 
-    /// Whether it is time.
+    /// Whether the next query is due.
     pub(super) fn is_due(&self) -> bool {
         monotonic_ns() >= self.due_ns
     }
 
-    /// Asks, over this connection where the extension is in its database.
+    /// Queries, over this connection if the extension is in its database.
     ///
     /// # Errors
     /// There is no answer.
@@ -513,7 +511,7 @@ impl StatementCounts {
         let client = match (&self.elsewhere, &mut self.client) {
             (None, _) => client,
             (Some(_), Some(own)) => own,
-            // The server itself has just answered.
+            // The server itself has just answered: this failure is lasting.
             (Some(reach), none) => none.insert(connected(reach).map_err(Failed::Refused)?),
         };
         let answer = self.found.ask(client).inspect_err(|_| self.client = None)?;
@@ -541,7 +539,7 @@ fn elsewhere(client: &mut Client, reach: &Reach) -> Result<Option<Elsewhere>, po
         }
         let mut there = reach.clone();
         there.config.dbname(row.try_get::<_, &str>(0)?);
-        // Where this user is not let in, others are tried.
+        // If this user is not let in, others are tried.
         let Ok(mut client) = connected(&there) else {
             continue;
         };
@@ -552,7 +550,8 @@ fn elsewhere(client: &mut Client, reach: &Reach) -> Result<Option<Elsewhere>, po
     Ok(None)
 }
 
-/// Growth of the statements with the most time one by one, and of all others together; whether there are others that could be seen.
+/// Growth of the statements with the most time one by one, and of all others together; whether the others include any that this user may
+/// see.
 fn told(columns: &[Column], by_statement: HashMap<(Option<i64>, bool), Vec<i64>>) -> (Vec<Growth>, bool) {
     let time = columns
         .iter()
@@ -638,13 +637,13 @@ mod tests {
             (Some(&[2, 0][..]), Some(&[1, 2][..]))
         );
         assert!(!grown.begun_anew && grown.by_statement.len() == 2);
-        // It was thrown out before, and begins at nothing.
+        // It was evicted before, and begins at 0.
         let grown = known.grown(answer(1, vec![entry(Some(8), None, &[5, 6])]));
         assert_eq!(of(&grown, Some(8)), Some(&[5, 6][..]));
-        // One of its numbers is smaller: all of them count anew.
+        // One of its numbers is smaller: all of them begin anew.
         let grown = known.grown(answer(1, vec![entry(Some(8), None, &[6, 1])]));
         assert_eq!((of(&grown, Some(8)), grown.begun_anew), (Some(&[6, 1][..]), true));
-        // All were reset, and it has more than before already.
+        // All were reset, and it already has more than before.
         let grown = known.grown(answer(2, vec![entry(Some(8), None, &[9, 9])]));
         assert_eq!((of(&grown, Some(8)), grown.begun_anew), (Some(&[9, 9][..]), true));
     }
@@ -669,7 +668,7 @@ mod tests {
             vec![entry(None, Some(2), &[21]), entry(None, Some(1), &[12])],
         ));
         assert_eq!((of(&grown, None), grown.begun_anew), (Some(&[3][..]), false));
-        // One of them is gone: by how much the others grew cannot be told.
+        // One of them is gone: how much the others grew is not known.
         let grown = known.grown(answer(1, vec![entry(None, Some(2), &[25])]));
         assert_eq!((of(&grown, None), grown.begun_anew), (None, true));
     }
@@ -717,7 +716,7 @@ mod tests {
         assert!(is_pooled);
         assert_eq!(of(all, "pg_stat_statements.total_exec_time_ns"), Some(all));
         assert_eq!(of(-1, "pg_stat_statements.nested.calls"), Some(2));
-        // With the nested one there are 200, so 51 of the others are not.
+        // The nested one is among the 200, so 51 of the others are not.
         assert_eq!(of(more + 1, "pg_stat_statements.calls"), None);
         assert_eq!(of(more + 2, "pg_stat_statements.calls"), Some(1));
         assert_eq!(of(0, "pg_stat_statements.calls"), Some(1_000 + more + 1));

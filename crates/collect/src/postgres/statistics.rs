@@ -1,14 +1,13 @@
-//! What the server counts itself, asked once a second over a connection: of the whole server, of single sessions where it counts
-//! for them (PostgreSQL 18), and of statements where it has pg_stat_statements. Over the same connection it is asked what its sessions
-//! execute, where they cannot be read.
+//! What the server itself counts, queried once a second over a connection: for the whole server, for single sessions where it counts those
+//! (PostgreSQL 18), and for statements where it has pg_stat_statements. What its sessions execute is queried over the same connection, if
+//! they cannot be read.
 //!
 //! ```text
-//! thread       connects and asks, as the server's user and without any capability
-//! Growth       by how much each number grew; what was there at the first answer is no growth
+//! thread       connects and queries, as the server's user and without any capability
+//! Growth       how much each number grew; the first answer is the baseline
 //! ```
 //!
-//! Numbers are taken by the names that the server's views have for them, whatever its version: a column that comes with the next
-//! one is there.
+//! Numbers keep the names that they have in the server's views, whatever its version: a column that a later version adds is included.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -26,19 +25,19 @@ use crate::process;
 
 /// Longer than connecting and one answer may take.
 const BEGINS_WITHIN: Duration = Duration::from_secs(10);
-/// As long as the last answer is waited for.
+/// How long the last answer is waited for.
 const ENDS_WITHIN: Duration = Duration::from_secs(3);
-/// Answers that wait to be taken.
+/// Answers that may wait to be taken.
 const MOST_WAITING: usize = 16;
 
-/// A view that is asked.
+/// A view that is queried.
 #[derive(Debug, Clone, Copy)]
 struct View {
     name: &'static str,
-    /// Since which major version it is there.
+    /// First major version that has it.
     since: u32,
-    /// Columns of its answer: what the names begin with, which of several rows of these names it is, the process that it is about if it
-    /// is about one, and the row.
+    /// Columns of its answer: beginning of the names, what distinguishes several rows with that, the process that the row is about, if any,
+    /// and the row.
     question: &'static str,
 }
 
@@ -63,13 +62,13 @@ const VIEWS: [View; 7] = [
         since: 17,
         question: "SELECT 'pg_stat_checkpointer', '', NULL, to_jsonb(s) FROM pg_stat_checkpointer s",
     },
-    // Sizes that do not change are no growth.
+    // Sizes do not change, so they are no growth.
     View {
         name: "pg_stat_io",
         since: 16,
         question: "SELECT concat_ws('.', 'pg_stat_io', backend_type, object, context), '', NULL, to_jsonb(s) FROM pg_stat_io s",
     },
-    // Of some fifteen rows of a session most are all 0.
+    // Most of a session's fifteen or so rows are all 0.
     View {
         name: "pg_stat_get_backend_io",
         since: 18,
@@ -85,11 +84,11 @@ const VIEWS: [View; 7] = [
     },
 ];
 
-/// Which settings have the server count something, as this connection has them.
+/// Settings that make the server count something, as this connection has them.
 const SETTINGS: &str = "SELECT name, setting FROM pg_catalog.pg_settings WHERE name IN
     ('track_activities', 'track_counts', 'track_io_timing', 'track_wal_io_timing', 'compute_query_id')";
 
-/// What is not counted, and stands at 0 in the views, where these are off.
+/// What is not counted, and is 0 in the views, if these are off.
 const TURNED_OFF: [(&str, &str); 5] = [
     ("track_activities", "what sessions execute"),
     ("track_counts", "rows and blocks of pg_stat_database"),
@@ -104,24 +103,24 @@ const TURNED_OFF: [(&str, &str); 5] = [
     ("compute_query_id", "query ids, unless an extension computes them"),
 ];
 
-/// By how much something grew that the server counts.
+/// How much something that the server counts has grown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Growth {
     /// Of which process; none: of the whole server.
     pub(crate) pid: Option<u32>,
     /// Of which statement, by its id; 0: of none in particular.
     pub(crate) statement: u64,
-    /// View and column, and what tells its rows apart; `_ns` at the end where it is time.
+    /// View and column, and what distinguishes its rows; ends in `_ns` if it is a time.
     pub(crate) name: String,
     pub(crate) value: i64,
 }
 
-/// An answer, or what to say.
+/// An answer, or a note for the user.
 #[derive(Debug)]
 pub(crate) enum Told {
     /// Between these moments, CLOCK_MONOTONIC.
     Grown(u64, u64, Vec<Growth>),
-    /// What sessions execute: asked for at this moment, CLOCK_MONOTONIC; pids are those of this host.
+    /// What sessions execute: queried at this moment, CLOCK_MONOTONIC; pids are those of this host.
     Shown(u64, Vec<Shown>),
     Note(String),
 }
@@ -129,16 +128,16 @@ pub(crate) enum Told {
 /// See the module.
 pub(crate) struct ServerStatistics {
     told: Receiver<Told>,
-    /// When it is dropped the thread asks once more and ends.
+    /// When it is dropped, the thread queries once more and ends.
     tell_whom: Sender<Anew>,
 }
 
-/// Who is asked from now on, and whether it counts on where the one before ended.
+/// The server to query from now on, and whether it continues the counts of the one before.
 type Anew = (Asked, bool);
 
 impl ServerStatistics {
-    /// Connects, and asks from now on at every second of the clock. `activity`: how to ask what sessions execute, if that is wanted. When
-    /// it returns, the first answer is there.
+    /// Connects, and queries from now on at every second of the clock. `activity`: how to query what sessions execute, if that is wanted.
+    /// When this returns, the first answer is there.
     ///
     /// # Errors
     /// No connection can be made, or the server does not answer.
@@ -171,8 +170,8 @@ impl ServerStatistics {
         Ok(ServerStatistics { told, tell_whom })
     }
 
-    /// Has it ask this server from now on, which runs in the place of the one before; `goes_on`: on the same directory, with what that
-    /// had counted. The thread stays who it is: it has nothing left with which it could become another user.
+    /// Makes it query this server from now on, which runs in place of the one before; `goes_on`: on the same directory, with the counts of
+    /// that one. The thread stays the same user: it has no privileges left to become another.
     ///
     /// # Errors
     /// The server does not say where it listens, perhaps not yet.
@@ -184,17 +183,17 @@ impl ServerStatistics {
         goes_on: bool,
     ) -> Result<(), String> {
         let (asked, _) = Asked::of(connect, server, activity)?;
-        // Without a thread nothing is asked, and that was said.
+        // Without a thread nothing is queried, which has been reported.
         let _ = self.tell_whom.send((asked, goes_on));
         Ok(())
     }
 
-    /// What has come since the last call.
+    /// What has arrived since the last call.
     pub(crate) fn take(&self) -> impl Iterator<Item = Told> {
         self.told.try_iter()
     }
 
-    /// Has it ask once more, and waits for that.
+    /// Makes it query once more, and waits for that.
     pub(crate) fn finish(self) -> Vec<Told> {
         drop(self.tell_whom);
         let mut last = Vec::new();
@@ -205,18 +204,18 @@ impl ServerStatistics {
     }
 }
 
-/// A server that is asked.
+/// A server that is queried.
 struct Asked {
     server: Server,
     reach: Reach,
-    /// Those that this version has, and answers.
+    /// Those that this version has, and does not refuse.
     views: Vec<View>,
-    /// How it is asked what sessions execute; None: it is not.
+    /// How to query what sessions execute; None: it is not queried.
     activity: Option<Activity>,
 }
 
 impl Asked {
-    /// With the user as whom it is asked.
+    /// With the user as which it is queried.
     fn of(
         connect: &Connect,
         server: &Server,
@@ -241,27 +240,27 @@ fn views(major: u32) -> Vec<View> {
     VIEWS.into_iter().filter(|view| major >= view.since).collect()
 }
 
-/// What the thread has.
+/// State of the thread.
 struct Asking {
     asked: Asked,
-    /// What is to be said.
+    /// Notes that are still to be passed on.
     notes: Vec<String>,
     clock: Clock,
     client: Option<Client>,
     /// When the last answer came, CLOCK_MONOTONIC.
     asked_ns: u64,
     known: Known,
-    /// The last question got no answer, and that was said.
+    /// The last query got no answer, which has been reported.
     is_away: bool,
-    /// Whether there is pg_stat_statements has not been asked yet.
+    /// pg_stat_statements has not been looked for yet.
     looks_for_statements: bool,
-    /// None where there is no such thing, and that was said.
+    /// None if there is no such extension, which has been reported.
     statements: Option<StatementCounts>,
-    /// What was said of that and of settings.
+    /// What has been reported about that and about settings.
     said: Vec<String>,
-    /// It has been said that this user may not see what all sessions execute.
+    /// It has been reported that this user may not see what all sessions execute.
     told_of_hidden: bool,
-    /// It has been said that this question has no answer.
+    /// It has been reported that this query gets no answer.
     told_of_activity: bool,
 }
 
@@ -288,7 +287,7 @@ impl Asking {
         self.known.grown(&rows);
         self.asked_ns = monotonic_ns();
         for told in self.ask_activity() {
-            // Nobody takes anything yet, and there is room.
+            // Nobody receives anything yet, and there is room.
             let _ = tell.try_send(told);
         }
         self.look_for_statements();
@@ -304,7 +303,7 @@ impl Asking {
             self.look_for_statements();
             self.ask_statements(is_last, &mut told);
             told.extend(self.notes.drain(..).map(Told::Note));
-            // Where they are not taken it waits: the next answer has the growth of that time in it.
+            // Waits if nobody receives them: the next answer includes the growth of that time.
             let is_heard = told.drain(..).all(|told| tell.send(told).is_ok());
             if is_last || !is_heard {
                 return;
@@ -312,7 +311,7 @@ impl Asking {
         }
     }
 
-    /// Until the next second, or the last time that it is asked, which is true.
+    /// Waits for the next second; true if the query then is the last one.
     fn wait(&mut self, anew: &Receiver<Anew>) -> bool {
         let until = self.clock.next_second(monotonic_ns());
         loop {
@@ -357,7 +356,7 @@ impl Asking {
         }
     }
 
-    /// Looks for pg_stat_statements, and for what is turned off, where that is due and the server answers.
+    /// Looks for pg_stat_statements, and for what is turned off, if that is due and the server answers.
     fn look_for_statements(&mut self) {
         let looks = self.looks_for_statements;
         let Some(client) = self.client.as_mut().filter(|_| looks) else {
@@ -378,7 +377,7 @@ impl Asking {
                 notes.push(note);
             }
         }
-        // The next connection tells.
+        // The next connection will show.
         if self.client.as_ref().is_some_and(Client::is_closed) {
             self.looks_for_statements = true;
             return;
@@ -388,7 +387,7 @@ impl Asking {
         }
     }
 
-    /// Says it, if it was not said before.
+    /// Reports it, unless that was done before.
     fn say_once(&mut self, note: String) {
         if !self.said.contains(&note) {
             self.notes.push(note.clone());
@@ -396,7 +395,7 @@ impl Asking {
         }
     }
 
-    /// What sessions execute now. Where the connection is lost the views, which are asked next, make another one.
+    /// What sessions execute now. If the connection is lost, the views, which are queried next, open another one.
     fn ask_activity(&mut self) -> Vec<Told> {
         let (Some(client), Some(activity)) = (&mut self.client, self.asked.activity) else {
             return Vec::new();
@@ -447,7 +446,7 @@ impl Asking {
                 told.push(Told::Grown(grown.from_ns, grown.to_ns, grown.growths));
                 told.extend(grown.notes.into_iter().map(Told::Note));
             }
-            // The views are asked next, and tell.
+            // The views, which are queried next, report it.
             Err(Failed::Gone) => {}
             Err(Failed::Refused(why)) => {
                 self.statements = None;
@@ -461,20 +460,20 @@ impl Asking {
     fn ask(&mut self) -> Result<Vec<Row>, String> {
         let client = match &mut self.client {
             Some(client) => client,
-            // Who answers there by now may be another server: it is asked once it is known what it is.
+            // Another server may answer there by now: it is queried once it is known what it is.
             None if self.asked.has_ended() => return Err("it has ended".to_string()),
             none => none.insert(connected(&self.asked.reach)?),
         };
         let answer = match answers(client, &self.asked.views) {
             Err(e) if is_refusal(&e) => {
-                // One of them takes all others with it.
+                // One refused view fails all others.
                 let mut refused = Vec::new();
                 self.asked.views.retain(|view| match answers(client, &[*view]) {
                     Err(e) if is_refusal(&e) => {
                         refused.push(format!("{} ({})", view.name, described(&e)));
                         false
                     }
-                    // Of what else went wrong the next question tells.
+                    // The next query reports any other error.
                     _ => true,
                 });
                 if refused.is_empty() {
@@ -505,13 +504,13 @@ impl Asking {
     }
 }
 
-/// Asks views in one transaction: they are of one moment.
+/// Queries views in one transaction, so that they are of one moment.
 fn answers(client: &mut Client, views: &[View]) -> Result<Vec<SimpleQueryMessage>, postgres::Error> {
     let questions: Vec<&str> = views.iter().map(|view| view.question).collect();
     client.simple_query(&questions.join(";"))
 }
 
-/// The server will say the same the next time: there is no such thing, or it may not be read.
+/// The server will answer the same next time: there is no such thing, or it may not be read.
 fn is_refusal(error: &postgres::Error) -> bool {
     error.code().is_some_and(|code| is_lasting(code.code()))
 }
@@ -533,7 +532,7 @@ fn not_told(refused: &[String], is_all: bool) -> String {
     )
 }
 
-/// What the server does not count because a setting is off, if anything: a 0 in its views would look like a number.
+/// What the server does not count because a setting is off, if anything: a 0 in its views would look like a count.
 fn turned_off(client: &mut Client) -> Option<String> {
     let answer = match client.simple_query(SETTINGS) {
         Ok(answer) => answer,
@@ -586,7 +585,7 @@ impl Row {
         })
     }
 
-    /// Its numbers by their names: time in nanoseconds. What the views call a time is milliseconds, in fractions.
+    /// Its numbers, by name; times in nanoseconds. What the views call a time is in fractional milliseconds.
     fn numbers(&self) -> impl Iterator<Item = (String, i64)> {
         self.columns.iter().filter_map(|(column, value)| {
             let name = format!("{}.{column}", self.name);
@@ -601,15 +600,15 @@ impl Row {
 /// The numbers of the last answer.
 #[derive(Default)]
 struct Known {
-    /// By what tells the rows of a name apart.
+    /// By name, and what distinguishes rows with the same name.
     numbers: HashMap<(String, String), i64>,
     /// There was an answer.
     has_begun: bool,
 }
 
 impl Known {
-    /// By how much the numbers have grown since the last answer, by name and process. One that was not there began at 0, as one that is
-    /// smaller now has begun anew.
+    /// How much the numbers have grown since the last answer, by name and process. A new one began at 0; one that is smaller now has begun
+    /// anew.
     fn grown(&mut self, rows: &[Row]) -> Vec<Growth> {
         let earlier = std::mem::take(&mut self.numbers);
         let is_first = !std::mem::replace(&mut self.has_begun, true);
@@ -736,7 +735,7 @@ mod tests {
             known.grown(&[session(1, 7), session(2, 9)]),
             [growth(Some(1), "s.reads", 7), growth(Some(2), "s.reads", 9)]
         );
-        // It ends, and another process gets its number.
+        // It ends, and another process gets its pid.
         assert_eq!(known.grown(&[session(1, 7)]), []);
         assert_eq!(
             known.grown(&[session(1, 7), session(2, 9)]),

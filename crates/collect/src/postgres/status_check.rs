@@ -1,12 +1,12 @@
-//! Whether the entries of sessions lie where they are taken to lie: each has to say of its process what is known of that otherwise. A
-//! layout that is off by a few bytes would give numbers that look like ids.
+//! Whether the entries of sessions have the assumed layout: each has to agree with what is known of its process from elsewhere. A layout
+//! that is off by a few bytes would give numbers that look like ids.
 
 use super::backend_status::{BackendStatus, MOST_NAME};
 use super::status_layout::StatusLayout;
 use crate::executable::Executable;
 use crate::{memory, process};
 
-/// `BackendState` in src/include/utils/backend_status.h has fewer states in all versions.
+/// `BackendState` in src/include/utils/backend_status.h has no more states in any version.
 const STATES: u32 = 8;
 
 /// What an entry says.
@@ -15,21 +15,21 @@ struct Said {
     process: u32,
     database: u32,
     state: u32,
-    /// Addresses of the text and of the name of the application: places in two arrays that all sessions share.
+    /// Addresses of the text and of the application name, in two arrays that all sessions share.
     text: u64,
     application: u64,
 }
 
-/// What is known of it otherwise.
+/// What is known of it from elsewhere.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     process: u32,
-    /// Its own variable; none where that is not exported.
+    /// Its own variable; none if that is not exported.
     database: Option<u32>,
 }
 
-/// Looks at the entries of these processes. `text_bytes`: how long the place of a text is. Returns how many of
-/// them agree: a process that has only begun has not filled in its entry.
+/// Checks the entries of these processes. `text_bytes`: size of a text's slot. Returns how many of them agree: a process that has just
+/// started has not filled in its entry.
 ///
 /// # Errors
 /// What does not agree.
@@ -62,7 +62,7 @@ fn agrees(said: Said, known: Known, first: Said, text_bytes: Option<u32>) -> Res
     if said.process != known.process {
         return Err("the server's entries name other processes");
     }
-    // 18 fills in the database a moment after the process.
+    // 18 sets the database a moment after the pid.
     if said.database != 0 && known.database.is_some_and(|database| database != said.database) {
         return Err("the server's entries name databases other than those of its sessions");
     }
@@ -76,7 +76,7 @@ fn agrees(said: Said, known: Known, first: Said, text_bytes: Option<u32>) -> Res
     Ok(())
 }
 
-/// None while it is not filled in yet.
+/// None until it is filled in.
 fn read(pid: u32, entry: u64, layout: &StatusLayout) -> Option<Said> {
     let (mut process, mut database, mut state) = ([0; 4], [0; 4], [0; 4]);
     let (mut text, mut application) = ([0; 8], [0; 8]);
@@ -126,7 +126,7 @@ mod tests {
         };
         let check = |said| agrees(said, KNOWN, first, Some(1024));
         assert_eq!(check(SAID), Ok(()));
-        // In no database: a background process, or one that has only begun.
+        // In no database: a background process, or one that has just started.
         assert_eq!(check(Said { database: 0, ..SAID }), Ok(()));
         for wrong in [
             Said {

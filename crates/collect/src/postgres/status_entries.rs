@@ -9,7 +9,7 @@ use super::status_layout::CHANGE_COUNT;
 use crate::lock_requests::Executed;
 use crate::memory;
 
-/// Parts of an entry that are read, and entries at a time: `IOV_MAX` is 1024.
+/// Parts that an entry is read in, and entries read at a time: `IOV_MAX` is 1024.
 const PARTS: usize = 7;
 const AT_ONCE: usize = 128;
 
@@ -18,7 +18,7 @@ const AT_ONCE: usize = 128;
 pub(super) struct StatusEntries {
     /// By pid on this host.
     entries: HashMap<u32, u64>,
-    /// Fingerprints of texts, by when the session began with them.
+    /// By pid: when the session began with a text, and its fingerprint.
     fingerprints: HashMap<u32, (u64, u64)>,
 }
 
@@ -35,8 +35,8 @@ struct Entry {
 }
 
 impl StatusEntries {
-    /// Of these processes: pids on this host, with those by which the server knows them. `state`: what the number of a state means. Of
-    /// one that writes its entry meanwhile, or has none, there is nothing.
+    /// Of these processes: pids on this host, with the pids that the server knows. `state`: what the number of a state means. A process
+    /// that writes to its entry meanwhile, or has none, is left out.
     pub(super) fn read(
         &mut self,
         postmaster: u32,
@@ -98,7 +98,7 @@ impl StatusEntries {
         executed
     }
 
-    /// What stands for the id that an entry has not; 0 when nothing does.
+    /// What stands in for the id that an entry lacks; 0 if nothing does.
     fn fingerprint(&mut self, postmaster: u32, status: BackendStatus, pid: u32, entry: &Entry) -> u64 {
         let since = u64::from_ne_bytes(entry.since);
         if let Some(&(known, statement)) = self.fingerprints.get(&pid)

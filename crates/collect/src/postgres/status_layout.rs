@@ -1,27 +1,27 @@
-//! What lies where in the entry that a session has in the server's status array (`PgBackendStatus` in
-//! src/include/utils/backend_status.h): as it is in PostgreSQL 14 to 18 on 64-bit machines, or as the debug information of a server says
-//! that was built otherwise. Both are checked before anything is read by them.
+//! Layout of a session's entry in the server's status array (`PgBackendStatus` in src/include/utils/backend_status.h): as in PostgreSQL 14
+//! to 18 on 64-bit machines, or, for a server that was built differently, as its debug information says. Either is checked before anything
+//! is read with it.
 
 use crate::symbols::{Member, members_of};
 
-/// `st_changecount`: odd while the session writes its entry. It is what an entry begins with.
+/// `st_changecount`: odd while the session writes its entry. An entry begins with it.
 pub(super) const CHANGE_COUNT: u64 = 0;
-/// Its size, and that of a number behind which another one is looked for.
+/// Size of a 32-bit number.
 const NUMBER: u64 = 4;
-/// Offsets have 16 bits where the kernel's programs use them.
+/// Largest offset: the BPF programs use 16 bits.
 const MOST: u64 = u16::MAX as u64 - 8;
 
-/// Bytes from the begin of an entry.
+/// Offsets in an entry, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StatusLayout {
     /// `st_procpid`.
     pub(super) process: u64,
     /// `st_backendType`.
     pub(super) kind: u64,
-    /// `st_activity_start_timestamp`: set with the text, to when the statement began. What a process that runs none says of itself in
-    /// several texts has the fingerprint of the first.
+    /// `st_activity_start_timestamp`: set with the text, to when the statement began. If a process reports several texts without executing
+    /// a statement, they all have the fingerprint of the first.
     pub(super) since: u64,
-    /// `st_databaseid` and, behind it, `st_userid`.
+    /// `st_databaseid`, followed by `st_userid`.
     pub(super) whose: u64,
     /// `st_state`: a 32-bit number.
     pub(super) state: u64,
@@ -33,7 +33,7 @@ pub(super) struct StatusLayout {
     pub(super) query_id: u64,
 }
 
-/// What is looked for in debug information: what members are called, and their bytes.
+/// Members looked up in debug information: name and size.
 const MEMBERS: [(&str, u64); 10] = [
     ("st_changecount", NUMBER),
     ("st_procpid", NUMBER),
@@ -60,13 +60,13 @@ impl StatusLayout {
         query_id: 424,
     };
 
-    /// As the debug information of this process's executable says, or that of its debug file. None: there is none, or what lies there
-    /// is of other sizes. Reading it takes up to some seconds.
+    /// As the debug information of this process's executable, or of its debug file, says. None: there is none, or a member has an
+    /// unexpected size or place. Reading it can take a few seconds.
     pub(super) fn of_debug_information(pid: u32) -> Option<StatusLayout> {
         StatusLayout::of_members(members_of(pid, "PgBackendStatus", MEMBERS.map(|(name, _)| name))?)
     }
 
-    /// Of those of [`MEMBERS`].
+    /// From the [`MEMBERS`] that were found.
     fn of_members(found: [Option<Member>; MEMBERS.len()]) -> Option<StatusLayout> {
         let mut offsets = [0; MEMBERS.len()];
         for ((offset, member), (_, bytes)) in offsets.iter_mut().zip(found).zip(MEMBERS) {

@@ -1,16 +1,15 @@
-//! What a server process says of itself in its title.
+//! What a server process says about itself in its title.
 //!
-//! `init_ps_display` (src/backend/utils/misc/ps_status.c) sets the fixed part of the title once, whatever
-//! `update_process_title` says: `postgres: [CLUSTER_NAME: ]FIXED [ACTIVITY]`. FIXED is `USER DATABASE HOST` for a
-//! client backend (src/backend/tcop/backend_startup.c; `walsender USER [DATABASE] HOST` for a WAL sender) and the name
-//! of the process for all others. Names may have anything in them, so that a title can often be read in several ways: then the names
-//! that the process itself has tell which of them is meant, and without them it is not known.
+//! `init_ps_display` (src/backend/utils/misc/ps_status.c) sets the fixed part of the title once, whatever `update_process_title` says:
+//! `postgres: [CLUSTER_NAME: ]FIXED [ACTIVITY]`. FIXED is `USER DATABASE HOST` for a client backend (src/backend/tcop/backend_startup.c;
+//! `walsender USER [DATABASE] HOST` for a WAL sender) and the name of the process for all others. Names may contain anything, so a title
+//! can often be read in several ways: the names that the process itself has then decide which is meant; without them it is not known.
 
 use dbtime_model::BackendType;
 
 use super::client_names::{Names, Told};
 
-/// What the title tells.
+/// What the title says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Title {
     pub(crate) backend_type: BackendType,
@@ -20,11 +19,11 @@ pub(crate) struct Title {
     pub(crate) leader_pid: u32,
 }
 
-// Their titles go on with the names of users and databases.
+// Their titles continue with the names of users and databases.
 const AUTOVACUUM_WORKER: &str = "autovacuum worker";
 const WAL_SENDER: &str = "walsender";
 
-/// Beginning of the title and the backend type it means, in the words of `pg_stat_activity.backend_type`.
+/// Beginning of the title and the backend type it stands for, in the terms of `pg_stat_activity.backend_type`.
 const PROCESSES: [(&str, &str); 18] = [
     ("archiver", "archiver"),
     ("autovacuum launcher", "autovacuum launcher"),
@@ -49,10 +48,10 @@ const PROCESSES: [(&str, &str); 18] = [
     ("walwriter", "walwriter"),
 ];
 
-/// Processes that every running server has, under exactly these titles: what stands before is the cluster name.
+/// Processes that every running server has, with exactly these titles: what precedes is the cluster name.
 const ALWAYS_THERE: [&str; 3] = ["checkpointer", "background writer", "walwriter"];
 
-/// What only a WAL sender says it is doing: names of replication commands, and what `WalSndLoop` and base backups show.
+/// Activities that only a WAL sender has: names of replication commands, and what `WalSndLoop` and base backups show.
 const REPLICATION: [&str; 12] = [
     "streaming",
     "sending backup",
@@ -71,7 +70,7 @@ const REPLICATION: [&str; 12] = [
 /// What every title begins with.
 const BEGIN: &str = "postgres: ";
 
-/// The cluster name that the title of one of the server's own processes tells; empty when the server has none.
+/// The cluster name in the title of one of the server's own processes; empty if the server has none.
 pub(crate) fn cluster_name(title: &str) -> Option<&str> {
     let text = title.strip_prefix(BEGIN)?.trim_end();
     ALWAYS_THERE.iter().find_map(|process| {
@@ -84,24 +83,24 @@ pub(crate) fn cluster_name(title: &str) -> Option<&str> {
     })
 }
 
-/// True when a title cannot be read without the cluster name: a colon may end that name, or stand in a user's.
+/// True if a title cannot be read without the cluster name: a colon may end that name, or be part of a user's.
 pub(crate) fn needs_cluster_name(title: &str) -> bool {
     title.strip_prefix(BEGIN).is_some_and(|text| text.contains(": "))
 }
 
-/// Reads a title of a server of this cluster name (empty: it has none). None as long as the process still carries its parent's. `told`: for
-/// whom the process works, asked where the title can be read in more than one way.
+/// Reads a title from a server with this cluster name (empty: it has none). None as long as the process still carries its parent's. `told`:
+/// for whom the process works, called if the title can be read in more than one way.
 pub(crate) fn parse(title: &str, cluster_name: &str, told: impl FnOnce() -> Told) -> Option<Title> {
     let text = title.strip_prefix(BEGIN)?.trim_end();
     let text = match cluster_name {
         "" => text,
         name => {
             let rest = text.strip_prefix(name)?.strip_prefix(':')?;
-            // Its end may have been cut off with the blanks; those of a user's name are the user's.
+            // Its blank may have been trimmed with the end of the title; further blanks belong to the user's name.
             rest.strip_prefix(' ').unwrap_or(rest)
         }
     };
-    // "client backend", "dead-end client backend" …: the process has not read who its client is.
+    // "client backend", "dead-end client backend" …: the process does not know yet who its client is.
     let unfinished = text.is_empty() || text.ends_with("client backend") || text.ends_with("initializing");
     let (by_itself, is_certain) = by_itself(text);
     if is_certain || unfinished && by_itself.is_none() {
@@ -110,13 +109,13 @@ pub(crate) fn parse(title: &str, cluster_name: &str, told: impl FnOnce() -> Told
     let (told, otherwise) = match told() {
         Told::Nothing => (None, process(text)),
         Told::NoClient => (background(text), process(text)),
-        // Where none of them fits it has been cut.
+        // If none of them fits, the title has been truncated.
         Told::OneOf(names) => (of_names(text, &names), of_client("", "", "")),
     };
     told.or(by_itself).or(Some(otherwise))
 }
 
-/// What a title tells without anything else, and whether it can mean nothing else.
+/// What a title says on its own, and whether no other reading is possible.
 fn by_itself(text: &str) -> (Option<Title>, bool) {
     let as_client = client(text);
     match (known_process(text), as_client) {
@@ -128,9 +127,9 @@ fn by_itself(text: &str) -> (Option<Title>, bool) {
             let sender = wal_sender(rest).or(as_client);
             (sender.or_else(|| Some(process(WAL_SENDER))), false)
         }
-        // A database may be called like a host, too.
+        // A database's name may look like a host, too.
         (Some((AUTOVACUUM_WORKER, _)), Some(_)) => (Some(process(BackendType::UNKNOWN)), false),
-        // A user may be called "logger": a client's title goes on with database and host.
+        // A user may be called "logger": a client's title continues with database and host.
         (Some(_), Some(client)) => (Some(client), false),
         (Some(_), None) => {
             let title = background(text);
@@ -150,17 +149,17 @@ fn process(backend_type: &str) -> Title {
     }
 }
 
-/// The backend type of the process that calls itself so, and the rest of its title.
+/// The backend type of the process whose title begins like this, and the rest of the title.
 fn known_process(text: &str) -> Option<(&'static str, &str)> {
     PROCESSES.iter().find_map(|(name, backend_type)| {
         let rest = text.strip_prefix(name)?;
-        // The name of a database may begin with blanks of its own.
+        // The name of a database may itself begin with blanks.
         let rest = rest.strip_prefix(' ').or(rest.is_empty().then_some(""))?;
         Some((*backend_type, rest))
     })
 }
 
-/// Of a process that works for the server itself. None: it calls itself like none.
+/// For a process that works for the server itself. None: the title begins like that of no known one.
 fn background(text: &str) -> Option<Title> {
     let (backend_type, rest) = known_process(text)?;
     let mut title = process(backend_type);
@@ -172,11 +171,11 @@ fn background(text: &str) -> Option<Title> {
     Some(title)
 }
 
-/// `USER [DATABASE] HOST …` behind "walsender". None: there is no host.
+/// `USER [DATABASE] HOST …` after "walsender". None: there is no host.
 fn wal_sender(rest: &str) -> Option<Title> {
     let hosts = hosts(rest)?;
-    // A user may be called "walsender" too, and only replicating tells which of the two it is. Behind a name that looks like a host stands
-    // no activity.
+    // A user may be called "walsender" too, and only a replication activity tells the two apart. A name that looks like a host is not
+    // followed by an activity.
     let replicates = !hosts.host.is_empty()
         && REPLICATION
             .iter()
@@ -187,7 +186,7 @@ fn wal_sender(rest: &str) -> Option<Title> {
             ..process(BackendType::UNKNOWN)
         });
     }
-    // Two words are a user and a database, or a user with a blank in the name.
+    // Two words are a user and a database, or a user with a blank in its name.
     let user = if hosts.names.contains(' ') {
         ""
     } else {
@@ -199,8 +198,8 @@ fn wal_sender(rest: &str) -> Option<Title> {
     })
 }
 
-/// `USER DATABASE HOST …`. Names may contain spaces: with more than two words before the host nobody can tell where
-/// one ends, and both stay unknown. They may even contain what looks like a host: then it is not known either.
+/// `USER DATABASE HOST …`. Names may contain spaces: with more than two words before the host it is not clear where one ends, and both stay
+/// unknown. They may even contain what looks like a host, which then stays unknown too.
 fn client(text: &str) -> Option<Title> {
     let Hosts { names, host, .. } = hosts(text)?;
     Some(match names.split(' ').collect::<Vec<_>>()[..] {
@@ -218,7 +217,7 @@ fn of_client(user: &str, database: &str, host: &str) -> Title {
     }
 }
 
-/// The title that is made of one of these names. None: of none, or of several, and then it is not known of which.
+/// The title that one of these pairs of names produces. None: none does, or several do, and it is not known which is meant.
 fn of_names(text: &str, all: &[Names]) -> Option<Title> {
     let mut made = all
         .iter()
@@ -237,7 +236,7 @@ fn made_of(text: &str, names: &Names) -> Option<Title> {
     Some(of_client(user, database, host))
 }
 
-/// A WAL sender may be in no database.
+/// A WAL sender may have no database.
 fn sender_made_of(text: &str, names: &Names) -> Option<Title> {
     let Names { user, database } = names;
     let rest = text.strip_prefix(WAL_SENDER)?.strip_prefix(' ')?;
@@ -254,10 +253,10 @@ fn sender_made_of(text: &str, names: &Names) -> Option<Title> {
     })
 }
 
-/// A title taken apart at the first word that is `[local]` or `HOST(PORT)`.
+/// A title split at the first word that is `[local]` or `HOST(PORT)`.
 struct Hosts<'a> {
     names: &'a str,
-    /// Empty when another word looks like one, too.
+    /// Empty if another word looks like one, too.
     host: &'a str,
     activity: &'a str,
 }
@@ -273,7 +272,7 @@ fn hosts(text: &str) -> Option<Hosts<'_>> {
                 Some(first) => first.host = "",
                 None => {
                     found = Some(Hosts {
-                        // A name may end in blanks of its own.
+                        // A name may itself end in blanks.
                         names: &text[..at - 1],
                         host: word,
                         activity: text[end..].trim_start(),
@@ -367,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_user_may_be_called_like_a_process_of_a_cluster() {
-        // The server has no cluster name: it is the user's that has a colon in it.
+        // The server has no cluster name: the colon is in the user's name.
         assert_eq!(
             fields("postgres: a: walsender shop [local] idle"),
             four("client backend", "", "", "[local]")
@@ -380,7 +379,7 @@ mod tests {
             fields_of("postgres: main: a: walsender shop [local] idle", "main"),
             four("client backend", "", "", "[local]")
         );
-        // A WAL sender of user shop, or a client of user walsender? What it does tells, or nothing.
+        // A WAL sender of user shop, or a client of user walsender? Only its activity can tell.
         assert_eq!(
             fields("postgres: walsender shop [local] idle"),
             four("unknown", "", "", "[local]")
@@ -506,7 +505,7 @@ mod tests {
                         name => format!("{name}: "),
                     };
                     let title = format!("postgres: {begin}{user} {database} {host}{activity}");
-                    // What else is in the memory fits nothing.
+                    // The other names in its memory do not fit.
                     let has = [
                         ("", ""),
                         ("", user),
@@ -546,7 +545,7 @@ mod tests {
             told(title, "", || names(&[("a b", "")])),
             four("walsender", "a b", "", "[local]")
         );
-        // Only a WAL sender is in no database.
+        // Only a WAL sender can have no database.
         assert_eq!(
             told("postgres: a b [local] c [local] idle", "", || names(&[(
                 "a b", ""
@@ -584,7 +583,7 @@ mod tests {
     #[test]
     fn a_process_without_a_client_is_what_it_calls_itself() {
         let title = "postgres: autovacuum worker [local]";
-        // By itself it is that of a user "autovacuum" as well.
+        // On its own it can be the title of a user "autovacuum" as well.
         assert_eq!(fields(title), four("unknown", "", "", ""));
         assert_eq!(
             told(title, "", || names(&[("autovacuum", "worker")])),
@@ -620,7 +619,7 @@ mod tests {
     }
 
     proptest! {
-        /// Of any names that a title can be made of it tells these or none, with what the process has and without.
+        /// Whatever the names in a title, it yields these or none, with the names in the process's memory and without.
         #[test]
         fn a_title_tells_the_names_it_is_made_of_or_none(
             user in "(walsender|logger|autovacuum worker|\\[local\\]|x\\(1\\)|[a-c :]){1,4}",

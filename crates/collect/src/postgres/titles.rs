@@ -1,8 +1,8 @@
-//! Titles of live server processes, each read with the cluster name of its own server, and, of recorded ones, with the names that they have
+//! Titles of live server processes, each read with the cluster name of its own server and, for recorded ones, with the names that they have
 //! in their memory.
 //!
-//! A colon in a title may end the cluster name, or stand in the name of a user who wants to be taken for a background process:
-//! which of the two it is, the server's own processes tell.
+//! A colon in a title may end the cluster name, or be part of the name of a user who wants to be taken for a background process: the
+//! server's own processes tell which.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use super::title::{self, Title};
 use crate::executable::Executable;
 use crate::process;
 
-/// A server that is gone leaves what was known of it here; more of them than this are not kept.
+/// What is known of a server stays when it is gone; everything is dropped once there are this many.
 const MOST_SERVERS: usize = 64;
 
 /// See the module.
@@ -23,18 +23,18 @@ pub(crate) struct Titles {
     client_names: PerServer<Option<ClientNames>>,
 }
 
-/// What is the same in all processes of a server, by its postmaster: its pid, and when it began.
+/// What all processes of a server have in common, by its postmaster: pid and start time.
 #[derive(Debug, Default)]
 struct PerServer<T>(RefCell<HashMap<(u32, u64), T>>);
 
 impl Titles {
-    /// Title of any process, and what it tells by itself: nothing as long as the process, or its server, has not named itself.
+    /// Title of any process, and what it says on its own: nothing until the process, or its server, has set its title.
     pub(crate) fn of(&self, pid: u32) -> Option<(String, Option<Title>)> {
         self.read(pid, || Told::Nothing)
     }
 
-    /// The same of a process of a recorded server, which is asked for its client's names where the title does not tell them apart. Others
-    /// are not: their executables, in which it is looked up where they have them, may be anybody's.
+    /// The same for a process of a recorded server, whose memory is read for its client's names if the title is ambiguous. For others it is
+    /// not: where to read is looked up in their executables, which may be anybody's.
     pub(crate) fn of_recorded(&self, pid: u32) -> Option<(String, Option<Title>)> {
         self.read(pid, || {
             let find = |postmaster| {
@@ -58,7 +58,7 @@ impl Titles {
 }
 
 impl<T: Clone> PerServer<T> {
-    /// Of the server that a process belongs to; what this finds of it, by its postmaster, where it is not known yet.
+    /// The value for the server that a process belongs to; if not known yet, `find` gets it, given the postmaster.
     fn of(&self, pid: u32, find: impl FnOnce(u32) -> Option<T>) -> Option<T> {
         let postmaster = process::parent(pid)?;
         let server = (postmaster, process::start_ticks(postmaster)?);

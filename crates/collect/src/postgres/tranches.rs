@@ -1,15 +1,15 @@
-//! How extensions call the LWLocks that they asked the server for when it started (`RequestNamedLWLockTranche`): pg_stat_activity shows
-//! waits for them by that name. It stands in the server's shared memory, behind these locks (`CreateLWLocks` in
-//! src/backend/storage/lmgr/lwlock.c). Names that a process gives on its own (`LWLockRegisterTranche`) are in its memory alone, where
-//! nothing that is exported points to: those locks are called by their number.
+//! The names that extensions gave to the LWLocks that they requested when the server started (`RequestNamedLWLockTranche`):
+//! pg_stat_activity shows waits for them by these. They are in the server's shared memory, after the locks (`CreateLWLocks` in
+//! src/backend/storage/lmgr/lwlock.c). Names that a process registers on its own (`LWLockRegisterTranche`) are only in its own memory,
+//! where no exported symbol points: those locks are shown by number.
 
 use super::Server;
 use crate::executable::Executable;
 use crate::memory;
 
-/// Versions whose layout this is.
+/// Versions with this layout.
 const MAJORS: std::ops::RangeInclusive<u32> = 14..=18;
-/// Nobody has more extensions.
+/// No server has more.
 const MOST: u32 = 256;
 /// Bytes of a name: NAMEDATALEN.
 const LONGEST: usize = 64;
@@ -21,8 +21,8 @@ const STEP: usize = 16;
 pub(super) struct Tranches(Vec<(u16, String)>);
 
 impl Tranches {
-    /// Those of a server with this executable; none where they cannot be read. `is_extensions`: whether the server itself has no lock
-    /// of this number.
+    /// Those of a server with this executable; none if they cannot be read. `is_extensions`: whether the server itself has no lock with
+    /// this number.
     pub(super) fn of(
         server: &Server,
         executable: &Executable,
@@ -58,14 +58,14 @@ impl Tranches {
             let address = u64::from_ne_bytes(name.try_into().ok()?);
             let name = memory::read_text(pid, address, LONGEST).ok()?;
             let name = String::from_utf8(name).ok()?;
-            // Names stand in lines of text.
+            // Names are shown in lines of text.
             let is_name = !name.is_empty() && !name.chars().any(char::is_control);
             is_name.then_some((u16::try_from(id).ok()?, name))
         });
         Tranches(named.collect())
     }
 
-    /// How this one is called.
+    /// The name of this one.
     pub(super) fn name(&self, id: u16) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| *known == id);
         found.map(|(_, name)| name.as_str())
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(tranches.name(95), Some("pg_stat_statements"));
         assert_eq!(tranches.name(96), Some("my locks"));
         assert_eq!((tranches.name(97), tranches.name(94)), (None, None));
-        // There is no memory at all.
+        // Nothing is mapped there.
         assert_eq!(Tranches::read(me, 8, 3), Tranches::default());
     }
 }

@@ -33,7 +33,7 @@ pub(crate) struct WaitEventNames {
 struct NamedEvent {
     info: u32,
     class: &'static str,
-    /// Ends in `#` where names are given at run time: the row then stands for its number and all above in its class.
+    /// Ends in `#` if names are assigned at run time: the row then covers its number and all higher ones in its class.
     name: &'static str,
 }
 
@@ -51,9 +51,9 @@ impl WaitEventNames {
         PARSED.get_or_init(|| TABLES.iter().map(|&(major, table)| parse(major, table)).collect())
     }
 
-    /// The names for a major version, and whether they are those of exactly this version. If not, they are those of
-    /// the nearest older version known (of the oldest, if there is no older one), and an event that the versions
-    /// number differently gets a wrong name: say so to the user.
+    /// The names for a major version, and whether they are those of exactly this version. If not, they are those of the nearest older
+    /// version known (of the oldest, if there is no older one), and an event that the versions number differently gets a wrong name: tell
+    /// the user.
     pub(crate) fn for_major(major: u32) -> (&'static WaitEventNames, bool) {
         let all = WaitEventNames::all();
         let newer = all.partition_point(|names| names.major <= major);
@@ -71,13 +71,12 @@ impl WaitEventNames {
         self.events.iter().map(|event| event.class).collect()
     }
 
-    /// Class and event of a `my_wait_event_info`; `None` for zero: the process does not wait, as far as the database
-    /// knows.
+    /// Class and event of a `my_wait_event_info`; `None` for zero: the process is not waiting, as far as the database knows.
     ///
-    /// Names given at run time live in the server's memory, not in its binary: they come out as `extension#95` (an
-    /// LWLock tranche of an extension, by tranche id; [`super::tranches`] knows most of these names) and `custom#3` (a custom event of class Extension or
-    /// InjectionPoint, since version 17). A number without a name is shown as it is, `#0x0A0000FF`, in class `unknown`
-    /// if the class has no name either.
+    /// Names assigned at run time are in the server's memory, not in its binary: they are shown as `extension#95` (an LWLock tranche of an
+    /// extension, by tranche id; [`super::tranches`] knows most of these names) and `custom#3` (a custom event of class Extension or
+    /// InjectionPoint, since version 17). A number without a name is shown as it is, `#0x0A0000FF`, in class `unknown` if the class has no
+    /// name either.
     pub(crate) fn decode(&self, info: u32) -> Option<(Cow<'static, str>, Cow<'static, str>)> {
         if info == 0 {
             return None;
@@ -124,19 +123,19 @@ fn parse(major: u32, table: &'static str) -> WaitEventNames {
     WaitEventNames { major, events }
 }
 
-/// Whether a wait event means that the process has no work, so that the time belongs to nobody's response time.
+/// Whether a wait event means that the process has no work, so that the time is part of nobody's response time.
 ///
 /// - Class Activity: "The server process is idle. This event type indicates a process waiting for activity in its main
 ///   processing loop" (documentation, "The Cumulative Statistics System", table "Wait Event Types").
-/// - `Client:ClientRead` of a client backend: it waits for its client's next command. In every other process it is not
-///   idle. `COPY FROM STDIN` waits for its data in the same event (`src/backend/libpq/be-secure.c` knows no other): who
-///   knows that a statement is running should not call it idle.
+/// - `Client:ClientRead` of a client backend: it waits for its client's next command. In every other process it is not idle. It is also the
+///   event in which `COPY FROM STDIN` waits for its data (`src/backend/libpq/be-secure.c` has no other): a caller that knows that a
+///   statement is running should not call it idle.
 /// - `Client:WalSenderWaitForWAL` (from 17 on `WalSenderWaitForWal`): a logical WAL sender that has sent everything
 ///   waits for new WAL (`WalSndWaitForWal` in `src/backend/replication/walsender.c`); it is the logical counterpart of
 ///   `Activity:WalSenderMain`.
 ///
-/// All else is time in which somebody waits for something, also where the wait is on purpose (`Timeout:PgSleep`,
-/// `Timeout:CheckpointWriteDelay`) and in class Extension, where nobody but the extension knows.
+/// All other events are time in which somebody waits for something, even if the wait is deliberate (`Timeout:PgSleep`,
+/// `Timeout:CheckpointWriteDelay`), and in class Extension, where only the extension knows.
 pub(crate) fn is_idle(class: &str, event: &str, client_backend: bool) -> bool {
     match (class, event) {
         ("Activity", _) => true,
@@ -163,7 +162,7 @@ pub(crate) fn idle_codes(names: &WaitEventNames) -> (Vec<u8>, Vec<u32>) {
     (classes, single)
 }
 
-/// Top bytes of a class, by its name.
+/// Top bytes of the class with this name.
 pub(crate) fn class_codes(names: &WaitEventNames, class: &str) -> Vec<u8> {
     let of_class = names.events.iter().filter(|event| event.class == class);
     let mut codes: Vec<u8> = of_class.map(|event| (event.info >> 24) as u8).collect();
@@ -171,7 +170,7 @@ pub(crate) fn class_codes(names: &WaitEventNames, class: &str) -> Vec<u8> {
     codes
 }
 
-/// Numbers of events, by their names in any version.
+/// Numbers of the events with these names, which may be those of any version.
 pub(crate) fn event_codes(names: &WaitEventNames, events: &[&str]) -> Vec<u32> {
     let wanted = names.events.iter().filter(|event| events.contains(&event.name));
     wanted.map(|event| event.info).collect()
@@ -344,7 +343,7 @@ mod tests {
         assert!(!is_idle("unknown", "#0xFFFFFFFF", false));
     }
 
-    /// The rule knows names that exist: a renamed event would silently stop being idle.
+    /// The names in the rule exist: a renamed event would silently stop being idle.
     #[test]
     fn idle_events_exist_in_every_version() {
         for (major, _) in TABLES {

@@ -1,4 +1,4 @@
-//! Where the wait event of a server process lies in memory.
+//! Where the wait event of a server process is in memory.
 //!
 //! Since PostgreSQL 14 `my_wait_event_info` (src/backend/utils/activity/wait_event.c) is a global pointer to the 32-bit
 //! wait event, in shared memory once the process has a PGPROC. Executables export it, stripped or not.
@@ -13,10 +13,10 @@ use crate::target_file::TargetFile;
 use crate::{CollectError, process};
 
 const SYMBOL: &str = "my_wait_event_info";
-/// The text that `SELECT version()` gives is looked for in so much of the file, in bytes: it lies before debug information.
+/// Bytes of the file that are searched for the text of `SELECT version()`: it comes before debug information.
 const MAX_SEARCHED: u64 = 64 << 20;
 
-/// What the executable of a server tells.
+/// What the executable of a server says.
 #[derive(Debug, Clone)]
 pub(super) struct Executable {
     /// For example `15.18`; empty when the text is not found.
@@ -26,16 +26,16 @@ pub(super) struct Executable {
 }
 
 impl Executable {
-    /// True when it is PostgreSQL's, of whatever version.
+    /// True if it is PostgreSQL's, whatever the version.
     pub(super) fn is_postgres(&self) -> bool {
         self.wait_address.is_some() || !self.version.is_empty()
     }
 }
 
-/// Reads the executable that process `pid` runs, also when it has been deleted meanwhile.
+/// Reads the executable that process `pid` runs, even if it has been deleted since.
 ///
 /// # Errors
-/// It cannot be read, or is no ELF file of this machine.
+/// It cannot be read, or is not an ELF file for this machine.
 pub(super) fn read_executable(pid: u32) -> Result<Executable, CollectError> {
     let bad = |e: io::Error| CollectError::Executable {
         executable: executable_name(pid),
@@ -49,10 +49,10 @@ pub(super) fn read_executable(pid: u32) -> Result<Executable, CollectError> {
     })
 }
 
-/// Finds the text that `SELECT version()` gives.
+/// Finds the version in the text of `SELECT version()`.
 fn version(file: &TargetFile) -> Option<String> {
     const MARK: &[u8] = b"PostgreSQL ";
-    /// Of the text that is looked at.
+    /// Bytes examined of the text.
     const LONGEST: usize = 64;
     const CHUNK: usize = 1 << 20;
     let mut rest = file.from(0, MAX_SEARCHED);
@@ -66,7 +66,7 @@ fn version(file: &TargetFile) -> Option<String> {
         if found.is_some() || read == 0 {
             return found;
         }
-        // What may lie across the end is looked at again, with what follows.
+        // What may extend across the end is searched again, with what follows.
         text.drain(..text.len().saturating_sub(MARK.len() + LONGEST));
     }
 }

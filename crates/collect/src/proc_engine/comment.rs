@@ -1,12 +1,12 @@
-//! The comment of the statement that a session executes: of which execution it is, and its text, read once for each execution. As
-//! the programs in the kernel do it (bpf/comment.bpf.h).
+//! The comment of the statement that a session executes: which execution it belongs to, and its text, read once per execution. As the
+//! BPF programs do it (bpf/comment.bpf.h).
 
 use crate::database::StatusRecord;
 use crate::memory;
 
-/// Bytes of texts that are read in a pass: texts that are long, of many sessions at once, must not make it late.
+/// Maximum bytes of texts read in a pass: long texts of many sessions at once must not make it late.
 pub(super) const ROOM: usize = 1 << 20;
-/// Bytes of a text: longer ones are not read.
+/// Maximum bytes of a text: longer ones are not read.
 const MOST_TEXT: usize = 64 << 10;
 
 /// A text that a session shows.
@@ -19,8 +19,8 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// The text, if the session still shows it. One that may have been cut there is read where the session has it for itself. `room`:
-    /// bytes that may still be read.
+    /// The text, if the session still shows it. One that may be truncated there is read from the session's own copy. `room`: bytes
+    /// that may still be read.
     pub(super) fn text(self, pid: u32, places: &StatusRecord, room: &mut usize) -> Option<Vec<u8>> {
         let field = |offset: u16| self.record.checked_add(u64::from(offset));
         let (mut before, mut since, mut address) = ([0; 4], [0; 8], [0; 8]);
@@ -72,7 +72,7 @@ mod tests {
         text: *const u8,
     }
 
-    /// What is read of a text that is shown in full up to 20 bytes, and that the session has for itself.
+    /// What is read of a text that is shown up to 20 bytes; `own`: the session's own copy.
     fn read(record: &Record, since: u64, own: Option<&[u8]>, room: &mut usize) -> Option<String> {
         let own = own.map(<[u8]>::as_ptr);
         let places = StatusRecord {
@@ -126,7 +126,7 @@ mod tests {
             Some("select 4711, a, b, c, d /*a*/")
         );
         assert_eq!(read(None), None);
-        // Another one, or the begin of one that is longer than any that is read.
+        // A different text, or the beginning of one that is too long to be read.
         assert_eq!(read(Some(b"select 0815, a, b, c, d /*a*/\0")), None);
         let long = "select 4711, a, b, c".repeat(MOST_TEXT / 20 + 1) + "\0";
         assert_eq!(read(Some(long.as_bytes())), None);

@@ -1,11 +1,11 @@
-//! Looks at sessions without any program in the kernel: a thread that reads /proc/PID/{schedstat,stat,stack,syscall} and the
-//! memory of the process, as often as samples are wanted.
+//! Observes sessions without BPF programs: a thread reads /proc/PID/{schedstat,stat,stack,syscall} and the memory of the
+//! process, as often as samples are wanted.
 //!
-//! What it reads is not of one instant. The kernel's counters of the task (/proc/PID/schedstat: time on a CPU, in the run queue,
-//! number of times it was given a CPU) are read before and after all else: if they are equal, a task that was off its CPU has
-//! not run in between, and the row holds; else it is dropped and counted as torn. A task in state R is on a CPU or in the run
-//! queue, nobody says which: its row stands for both, and the kernel's totals say how much time each has. Its wait event is
-//! read twice and must not have changed.
+//! What it reads is not from one instant. The kernel's counters of the task (/proc/PID/schedstat: time on a CPU, in the run
+//! queue, number of times it was given a CPU) are read before and after everything else: if they are equal, a task that was off
+//! its CPU has not run in between, and the row holds; otherwise it is dropped and counted as torn. A task in state R is on a CPU
+//! or in the run queue, it is not known which: its row stands for both, and the kernel's totals give the time of each. Its wait
+//! event is read twice and must not have changed.
 
 mod comment;
 mod task;
@@ -29,14 +29,14 @@ use crate::session::Unused;
 use comment::ROOM;
 use task::Task;
 
-/// Events that may wait to be taken; beyond that they are lost, and counted.
+/// Events that may wait to be fetched; beyond that they are lost, and counted.
 const EVENTS: usize = 100_000;
 /// Sessions that can be recorded at the same time; each has three files open.
 const MAX_SESSIONS: u32 = 4_096;
-/// The thread uses at most one in so many parts of a CPU.
+/// The thread uses at most one part in this many of a CPU.
 const SHARE_OF_CPU: u64 = 5;
 
-/// What the thread is told.
+/// Orders to the thread.
 enum Order {
     Watch(u32, Box<Task>),
     Forget(u32),
@@ -59,7 +59,7 @@ struct Shared {
 pub(crate) struct ProcEngine {
     orders: Sender<Order>,
     events: Receiver<Event>,
-    /// First totals of sessions: they are accounted for from the moment at which they are taken up.
+    /// First totals of sessions, which are accounted for from when they are taken up.
     first: VecDeque<Event>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -68,7 +68,7 @@ pub(crate) struct ProcEngine {
 }
 
 impl ProcEngine {
-    /// Starts the thread. `comments`: those of statements are read. The second value says what is not known this way.
+    /// Starts the thread. `comments`: those of statements are read. The second return value says what is not known this way.
     ///
     /// # Errors
     /// No thread can be started.
@@ -158,7 +158,7 @@ impl Engine for ProcEngine {
         _is_parent: bool,
         _space: u32,
     ) -> Result<(), CollectError> {
-        // Gone already: the collector misses it by itself.
+        // If it is gone already, the collector notices by itself.
         if let Some(mut task) = Task::open(pid, source, self.comments) {
             if self.task_counts {
                 self.first.extend(task.counts());
@@ -193,7 +193,7 @@ impl Engine for ProcEngine {
     }
 
     fn wait(&mut self, longest: Duration) -> Result<Vec<Event>, CollectError> {
-        // Nothing here is so urgent that it would have to be taken before the time is over.
+        // Nothing here is so urgent that it has to be fetched before the time is over.
         if !longest.is_zero() {
             std::thread::sleep(longest);
         }

@@ -25,7 +25,7 @@ struct SchedStat {
     slices: u64,
 }
 
-/// What a session says of itself, as it was read.
+/// What a session says about itself, as it was read.
 #[derive(Debug, Clone, Copy, Default)]
 struct Said {
     /// None = it could not be read.
@@ -41,9 +41,9 @@ pub(super) struct Task {
     source: WaitSource,
     /// Comments of its statements are wanted.
     comments: bool,
-    /// When the statement began whose text was read last, and what its samples say of its comment.
+    /// When the statement whose text was read last began, and what its samples say about its comment.
     known_comment: (u64, u64),
-    /// What is to be told before the sample.
+    /// What is to be sent before the sample.
     comment: Option<Event>,
     schedstat: File,
     stat: File,
@@ -60,7 +60,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// None when there is no such task.
+    /// None if there is no such task.
     pub(super) fn open(pid: u32, source: WaitSource, comments: bool) -> Option<Task> {
         let open = |name| File::open(process::path(pid, name)).ok();
         let mut task = Task {
@@ -130,7 +130,7 @@ impl Task {
             pid: self.pid,
             wait: said.wait,
             executing: said.executing,
-            // Last, so that what takes long makes no row one that is torn.
+            // Last, so that slow reads do not make the row a torn one.
             comment: self.comment_of(shown, room),
             listed: Some(listed),
             kernel_names,
@@ -139,7 +139,7 @@ impl Task {
         true
     }
 
-    /// What was seen by the last look: the text with the comment of a sample, if it was not told before, and the sample.
+    /// What the last look saw: the text with the comment of the sample, if it was not sent before, and the sample.
     pub(super) fn take_seen(&mut self) -> impl Iterator<Item = Event> {
         let sample = self.sample.take().map(Event::Sample);
         self.comment.take().into_iter().chain(sample)
@@ -189,7 +189,7 @@ impl Task {
         })
     }
 
-    /// State and begin of the task.
+    /// State and start of the task.
     fn read_stat(&mut self) -> io::Result<(char, u64)> {
         let length = self.stat.read_at(&mut self.buffer[..], 0)?;
         let field = |place| process::stat_field(&self.buffer[..length], place);
@@ -251,7 +251,7 @@ impl Task {
         }
     }
 
-    /// What it executes, and of which execution it shows the text. None = it could not be read.
+    /// What it executes, and which execution's text it shows. None = it could not be read.
     fn read_record(&self, places: &StatusRecord) -> Option<(Executing, Shown)> {
         let record = memory::read_u64(self.pid, places.pointer).ok()?;
         if record == 0 {
@@ -260,7 +260,7 @@ impl Task {
         let field = |offset: u16| record.checked_add(u64::from(offset));
         let (mut statement, mut session_state, mut since) = ([0; 8], [0; 4], [0; 8]);
         let (mut plan, mut before, mut after) = ([0; 8], [0; 4], [0; 4]);
-        // The parts are read one after the other. Without a plan there is nothing that has to fit the statement.
+        // The parts are read one after the other. Without a plan, nothing has to match the statement.
         let mut parts: Vec<(u64, &mut [u8])> = vec![
             (record, &mut before),
             (field(places.statement)?, &mut statement),
@@ -290,7 +290,7 @@ impl Task {
         Some((executing, Shown { record, since }))
     }
 
-    /// What a sample says of the comment ([`SampleEvent::comment`]) of a text that is shown.
+    /// What a sample says about the comment ([`SampleEvent::comment`]) of a text that is shown.
     fn comment_of(&mut self, shown: Option<Shown>, room: &mut usize) -> Option<u64> {
         let shown = shown?;
         let WaitSource::Pointer {
@@ -324,7 +324,7 @@ impl Task {
         Some(comment)
     }
 
-    /// What stands for the id of a statement whose text's address is there; 0 when nothing does, or it cannot be read.
+    /// What replaces the id of a statement whose text's address is there; 0 if nothing does, or it cannot be read.
     fn id_of_text(&self, pointer: u64, gives_ids: bool) -> u64 {
         memory::read_u64(self.pid, pointer)
             .and_then(|at| memory::read_text(self.pid, at, fingerprint::BYTES))

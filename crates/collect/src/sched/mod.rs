@@ -1,4 +1,4 @@
-//! Context switches of sessions, live: every turn of each becomes rows.
+//! Context switches of sessions, live: every turn becomes rows.
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -18,27 +18,27 @@ use crate::session::{Naming, Role, off_cpu_state};
 use crate::statements::Statements;
 use crate::{CollectError, host, privilege, process};
 
-/// Turns that become a row of their own, at most, in a second: all are in the sums.
+/// Maximum number of turns in a second that become a row of their own: all are in the sums.
 const MAX_ROWS: u64 = 100_000;
-/// A session that has ended is forgotten so long after: what is under way has come by then.
+/// A session that has ended is forgotten this long after: events under way have arrived by then.
 const LATE: Duration = Duration::from_secs(1);
-/// As long as a process has not named itself it is asked this often.
+/// How often the title of a process that has not named itself is read.
 const LOOK_FOR_TITLE: Duration = Duration::from_millis(20);
-/// Who has a CPU that has nothing to do.
+/// The occupant of an idle CPU.
 const IDLE: &str = "idle";
-/// All for whom there was no room in the kernel.
+/// All tasks for which there was no room in the kernel.
 const OTHERS: &str = "other tasks";
 
-/// A session whose switches are taken.
+/// A session whose switches are recorded.
 struct Live {
     session: Session,
     naming: Naming,
-    /// Its row was handed on.
+    /// Its row has been reported.
     is_told: bool,
     ended: Option<Instant>,
 }
 
-/// Takes context switches of the sessions of a database, or of a process.
+/// Records context switches of the sessions of a database, or of a process.
 pub struct SwitchCollector {
     programs: SchedPrograms,
     database: Box<dyn Database>,
@@ -55,7 +55,7 @@ pub struct SwitchCollector {
     texts: Texts,
     wakers: Wakers,
     turns: Turns,
-    /// The second that is counted, and turns that became a row in it.
+    /// The current second, and how many turns became a row in it.
     kept: (i64, u64),
     scheduling: Scheduling,
     cpus: BTreeSet<u32>,
@@ -66,7 +66,7 @@ pub struct SwitchCollector {
 }
 
 impl SwitchCollector {
-    /// Finds the target, loads the programs and takes up the sessions that exist. `texts`: what is kept of those of statements.
+    /// Finds the target, loads the programs and takes up the sessions that exist. `texts`: what is kept of statements' texts.
     ///
     /// # Errors
     /// Missing privileges or kernel features, no such server or session; the message says what to do.
@@ -153,7 +153,7 @@ impl SwitchCollector {
         }
     }
 
-    /// Waits at most this long, then takes what the kernel has sent. Call it at least ten times a second.
+    /// Waits at most this long, then processes what the kernel has sent. Call it at least ten times a second.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -328,7 +328,7 @@ impl SwitchCollector {
         self.turns.add(turn, keep);
     }
 
-    /// Takes what has come until now; nothing is taken after.
+    /// Processes what has arrived until now; nothing is recorded afterwards.
     pub fn finish(&mut self) {
         for event in self.programs.wait(Duration::ZERO).unwrap_or_default() {
             if let SchedEvent::Turn(turn) = event {
@@ -342,7 +342,7 @@ impl SwitchCollector {
         }
     }
 
-    /// What is known of a session by now.
+    /// What is known about a session so far.
     pub fn session(&self, id: SessionId) -> Option<&Session> {
         let live = self.sessions.get(self.pids.get(&id)?)?;
         (live.session.id == id).then_some(&live.session)
@@ -413,7 +413,7 @@ impl Live {
         }
     }
 
-    /// Reads what the process says of itself.
+    /// Reads what the process says about itself.
     fn name(&mut self) {
         self.naming.read();
         self.describe();
@@ -421,7 +421,7 @@ impl Live {
 
     fn describe(&mut self) {
         self.naming.describe(&mut self.session);
-        // Each turn tells the name that the kernel has.
+        // Each turn reports the name that the kernel has.
         if *self.naming.role() == Role::Process
             && let Some(name) = process::name(self.session.pid)
         {
@@ -430,7 +430,7 @@ impl Live {
     }
 }
 
-/// What a task left its CPU as.
+/// The state in which a task left its CPU.
 fn state_of(left: LeftAs) -> State {
     if left.pushed_off {
         State::Runnable
@@ -439,7 +439,7 @@ fn state_of(left: LeftAs) -> State {
     }
 }
 
-/// A task with its pid, by what kind of server process it is where it is one.
+/// A task with its pid, named by its kind if it is a server process.
 fn named(wakers: &mut Wakers, who: &NamedTask) -> Arc<str> {
     wakers.name_of(who.pid, &who.comm)
 }

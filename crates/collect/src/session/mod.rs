@@ -27,11 +27,11 @@ use crate::task_counts::{Counted, TaskCounts};
 pub(crate) use naming::{Description, Naming, Role};
 pub(crate) use off_cpu::off_cpu_state;
 
-/// Wait events of a session of which it is remembered as what it blocks in them. Beyond that the memory
-/// starts anew: a server may invent some.
+/// Maximum number of wait events of a session whose blocked state is remembered. Beyond that the memory starts over: a server may invent
+/// some.
 const REMEMBERED: usize = 10_000;
 
-/// Names that an application gives itself in one session, of which each makes another session of its time. Beyond that it has none.
+/// Maximum number of application names in a session, each of which makes its time another session. Beyond that the name is empty.
 const MOST_APPLICATIONS: usize = 64;
 
 /// What a sampler pass could not use, since the last totals.
@@ -40,24 +40,24 @@ pub(crate) struct Unused {
     pub(crate) torn: u32,
     pub(crate) torn_stacks: u32,
     pub(crate) displaced: u32,
-    /// Used, but in the wait event of another wait.
+    /// Used, but with the wait event of another wait.
     pub(crate) stood_in: u32,
 }
 
-/// What the kernel reported of a session at a moment.
+/// What the kernel reported about a session at a moment.
 pub(crate) struct Reported<'a> {
     pub(crate) start_ns: u64,
     pub(crate) totals: Totals,
-    /// Exact tier; none when they could not be read.
+    /// Exact tier; None if they could not be read.
     pub(crate) sums: Option<&'a ExactSums>,
     pub(crate) unused: Unused,
     /// It was the last report.
     pub(crate) ended: bool,
-    /// Nothing is to stay pending.
+    /// Nothing may stay pending.
     pub(crate) settles: bool,
 }
 
-/// What is known of a session from the first moment.
+/// What is known about a session from the start.
 pub(crate) struct Identity {
     pub(crate) id: SessionId,
     pub(crate) pid: u32,
@@ -78,21 +78,21 @@ pub(crate) struct LiveSession {
     pub(crate) id: SessionId,
     pub(crate) pid: u32,
     pub(crate) slot: u32,
-    /// CLOCK_MONOTONIC; 0 until the kernel has told it.
+    /// CLOCK_MONOTONIC; 0 until the kernel has reported it.
     start_ns: u64,
     names: Rc<dyn WaitNames>,
     held_locks: Rc<HeldLocks>,
     joined: Rc<Joined>,
     source: WaitSource,
     naming: Naming,
-    /// What its application calls itself; empty = nothing, or not known yet.
+    /// The name that its application gives itself; empty = none, or not known yet.
     application: String,
     /// The ids that it has had, by application.
     ids: BTreeMap<String, SessionId>,
     described: bool,
     tier: Tier,
     account: Option<Account>,
-    /// Cell of the last row of the sampler, which later passes found unchanged.
+    /// Cell of the sampler's last row, which later passes found unchanged.
     last_waiting: Option<Cell>,
     /// None: they are not recorded.
     comments: Option<LastComments>,
@@ -101,15 +101,15 @@ pub(crate) struct LiveSession {
     waits_not_read: u64,
     /// Samples of an event that the database does not know.
     waits_unknown: u64,
-    /// Switches that were not seen, so far.
+    /// Switches missed so far.
     missed: u64,
-    /// Where it is asked for, and once it has been told.
+    /// If it is asked for, and once it has been reported.
     counted: Option<Counted>,
     /// A row says how many transactions it made.
     pub(crate) counts_transactions: bool,
-    /// Its CPU time when its transactions were counted last.
+    /// Its CPU time when its transactions were last counted.
     counted_at_cpu_ns: u64,
-    /// It had used CPU then since the time before.
+    /// It had then used CPU since the previous count.
     has_worked: bool,
     /// Its last totals, once it has ended. A pass of the sampler may still be under way then: what it sends afterwards
     /// says how often the row before held, so the account is closed a moment later.
@@ -158,7 +158,7 @@ impl LiveSession {
         }
     }
 
-    /// True when it is this member of its database, and no other one of the same process.
+    /// True if it is this member of its database, and not another one of the same process.
     pub(crate) fn is(&self, member: &Member) -> bool {
         self.pid == member.pid && self.source == member.source && *self.naming.role() == member.role
     }
@@ -168,7 +168,7 @@ impl LiveSession {
         self.names = names;
     }
 
-    /// When it ended, CLOCK_MONOTONIC; none while it lives.
+    /// When it ended, CLOCK_MONOTONIC; None while it lives.
     pub(crate) fn end_ns(&self) -> Option<u64> {
         match self.end {
             Some(Event::Totals { time_ns, .. }) => Some(time_ns),
@@ -176,7 +176,7 @@ impl LiveSession {
         }
     }
 
-    /// When it began, CLOCK_MONOTONIC; none until the kernel has told it.
+    /// When it began, CLOCK_MONOTONIC; None until the kernel has reported it.
     pub(crate) fn start_ns(&self) -> Option<u64> {
         (self.start_ns > 0).then_some(self.start_ns)
     }
@@ -194,14 +194,14 @@ impl LiveSession {
             .map_or(adopted_ns, |account| account.last().now.max(adopted_ns))
     }
 
-    /// True for a client's session that is known to be one.
+    /// True for a live session that is known to be a client's.
     pub(crate) fn is_client(&self) -> bool {
         let title = self.naming.title();
         self.end.is_none() && title.is_some_and(|title| title.backend_type.0 == BackendType::CLIENT)
     }
 
-    /// True when it may have made transactions since this was asked last: it has used CPU, or is not counted yet. What it has used is
-    /// told once a second, and so is this asked, each by its own clock: where nothing was told in between, it goes by what was told before.
+    /// True if it may have made transactions since the last call: it has used CPU, or is not counted yet. CPU time is reported once a
+    /// second, and this is called once a second, each by its own clock: if nothing was reported in between, the previous report counts.
     pub(crate) fn may_have_made_transactions(&mut self) -> bool {
         let cpu_ns = self.account.as_ref().map_or(0, |account| account.last().on_cpu);
         let before = std::mem::replace(&mut self.counted_at_cpu_ns, cpu_ns);
@@ -248,14 +248,12 @@ impl LiveSession {
         self.application.is_empty() && !self.described && *self.naming.role() == Role::Backend
     }
 
-    /// True when its time is that of another session once its application calls itself so: it has been described under another
-    /// name.
+    /// True if its time is another session's once its application has this name: it has been described under another one.
     pub(crate) fn is_another_as(&self, application: &str) -> bool {
         self.described && self.application != application
     }
 
-    /// Its application calls itself so. Where that makes it another session of the same process, nothing of its time may be
-    /// pending.
+    /// Its application has this name. If that makes it another session of the same process, none of its time may be pending.
     pub(crate) fn set_application(&mut self, mut name: String, next_id: &mut u64) {
         if self.is_another_as(&name) {
             self.ids.insert(std::mem::take(&mut self.application), self.id);
@@ -273,7 +271,7 @@ impl LiveSession {
         self.application = name;
     }
 
-    /// All that it has had: it may have them again.
+    /// All ids that it has had: it may get them again.
     pub(crate) fn ids(&self) -> impl Iterator<Item = SessionId> {
         self.ids.values().copied().chain([self.id])
     }
@@ -285,12 +283,12 @@ impl LiveSession {
             .is_some_and(|account| account.last().now == now)
     }
 
-    /// What its title tells.
+    /// What its title says.
     pub(crate) fn title(&self) -> Option<&Title> {
         self.naming.title()
     }
 
-    /// What its title would have told: it can no longer be asked.
+    /// What its title would have said: it can no longer be read.
     pub(crate) fn set_title(&mut self, title: Title) {
         self.naming.set_title(title);
     }
@@ -313,7 +311,7 @@ impl LiveSession {
         }
     }
 
-    /// Takes a sample; `stacks` are its kernel and user stack. Returns what the session was found doing, as far as it is known.
+    /// Adds a sample; `stacks` are its kernel and user stack. Returns what the session was found doing, as far as it is known.
     pub(crate) fn sample(
         &mut self,
         event: &SampleEvent,
@@ -335,7 +333,7 @@ impl LiveSession {
             }
         };
         let states: &[State] = match (event.listed, event.off_cpu_state, event.user_mode) {
-            // Nobody says which: it divides the kernel's totals of both.
+            // It is not known which: the sample divides the kernel's totals of both.
             (Some(Listed::Ready), ..) => &[State::Cpu, State::Runnable],
             (Some(Listed::Off(state)), ..) => &[state],
             (None, Some(_), _) if event.ran_since => match self.blocked_as.get(&wait) {
@@ -366,7 +364,7 @@ impl LiveSession {
                 self.blocked_as.insert(wait, state);
             }
             if event.off_cpu_state.is_some() {
-                // A row whose stack tore holds for its own instant only.
+                // A row with a torn stack holds for its own instant only.
                 self.last_waiting = (!event.stack_torn).then_some(cell);
             }
             if let Some(account) = &mut self.account {
@@ -386,14 +384,14 @@ impl LiveSession {
         })
     }
 
-    /// Its statement that began then, by the database's clock, has this comment.
+    /// The statement that began at `since`, by the database's clock, has this comment.
     pub(crate) fn learn_comment(&mut self, since: u64, id: u64) {
         if let Some(comments) = &mut self.comments {
             comments.learn(since, id);
         }
     }
 
-    /// What the comment said of the statement that it was in.
+    /// The comment of the statement that it was in.
     fn comment_of(&self, event: &SampleEvent) -> u64 {
         match (&self.comments, event.comment) {
             (None, _) | (_, Some(0)) => comment::NONE,
@@ -402,14 +400,14 @@ impl LiveSession {
         }
     }
 
-    /// The last row of the sampler still held in so many passes.
+    /// The sampler's last row still held in this many passes.
     pub(crate) fn repeat(&mut self, passes: u32) {
         if let (Some(account), Some(cell)) = (&mut self.account, self.last_waiting) {
             account.sample(cell, false, u64::from(passes));
         }
     }
 
-    /// Takes what the kernel has counted up to a moment (CLOCK_MONOTONIC), and adds rows of its growth.
+    /// Takes what the kernel has counted up to a moment (CLOCK_MONOTONIC), and adds rows for its growth.
     pub(crate) fn count(&mut self, counts: (u64, TaskCounts), clock: Clock, rows: &mut Vec<CounterRow>) {
         match &mut self.counted {
             Some(counted) => counted.advance(counts, clock, self.id, rows),
@@ -417,8 +415,8 @@ impl LiveSession {
         }
     }
 
-    /// Takes the kernel's totals at a moment and adds the rows of the time since the last ones; what was too short for
-    /// samples goes into the pool. Returns the samples that the rows rest on.
+    /// Takes the kernel's totals at a moment and adds the rows of the time since the last ones; what was too short for samples goes into
+    /// the pool. Returns the number of samples behind the rows.
     pub(crate) fn totals(
         &mut self,
         reported: Reported<'_>,
@@ -452,7 +450,7 @@ impl LiveSession {
         for (at, share) in advance.shares {
             samples += share.samples;
             let spent = self.spent(share.cell, at);
-            // What was kept back of a young session stands in the second that it was of.
+            // What was held back of a young session goes into the second that it belongs to.
             let earlier = (at < begin).then(|| Seconds::at(clock, at));
             let spread = earlier.as_ref().unwrap_or(&seconds);
             for (time, [ns, count, samples]) in spread.spread([share.ns, share.count, share.samples]) {
@@ -517,13 +515,13 @@ impl LiveSession {
         samples
     }
 
-    /// Up to when its time is accounted for (CLOCK_MONOTONIC); none: nothing has come of it yet.
+    /// Up to when its time is accounted for (CLOCK_MONOTONIC); None: nothing has been reported yet.
     pub(crate) fn accounted_ns(&self) -> Option<u64> {
         self.account.as_ref().map(|account| account.last().now)
     }
 
-    /// Ends a session whose last totals never came: what is pending becomes rows, nothing is added. Returns the samples
-    /// they rest on.
+    /// Ends a session whose last totals never arrived: what is pending becomes rows, nothing is added. Returns the number of samples behind
+    /// them.
     pub(crate) fn abandon(&mut self, clock: Clock, rows: &mut Rows, pool: &mut Pool) -> u64 {
         match &self.account {
             Some(account) => {
@@ -564,7 +562,7 @@ impl LiveSession {
         self.naming.backend_type()
     }
 
-    /// What is known of it that makes it like others.
+    /// What is known about it that makes it like others.
     fn kind(&self) -> Kind {
         let (user, database) = self.naming.whose();
         Kind {
@@ -574,7 +572,7 @@ impl LiveSession {
         }
     }
 
-    /// What a row says of this cell, of this moment.
+    /// What a row says about this cell at this moment.
     fn spent(&self, cell: Cell, at_ns: u64) -> Spent {
         let wait = self.decode(cell.wait);
         let (statement, session_state) = self.executing(cell, &wait, at_ns);
@@ -585,7 +583,7 @@ impl LiveSession {
             // No text is shown.
             SessionState::Disabled => comment::UNKNOWN,
             SessionState::Active | SessionState::None | SessionState::FastpathCall => cell.comment,
-            // Between statements: what is shown is the last one.
+            // Between statements: the text shown is of the last one.
             _ => comment::NONE,
         };
         Spent {
@@ -601,7 +599,7 @@ impl LiveSession {
         }
     }
 
-    /// Its statement and its state, as it says itself; where it says nothing that can be read, as its server says it.
+    /// Its statement and state, as it publishes them; if that cannot be read, as its server says.
     fn executing(&self, cell: Cell, wait: &Wait, at_ns: u64) -> (u64, SessionState) {
         let told = match self.source {
             WaitSource::Pointer { status: None, .. } => self.joined.at(self.pid, self.start_ns, at_ns),
@@ -668,7 +666,7 @@ mod tests {
 
     const PERIOD_NS: u64 = 10_000_000;
 
-    /// Ends the only session that there is; returns the samples that its rows rest on.
+    /// Ends the only session that there is; returns the number of samples behind its rows.
     fn end(mut session: LiveSession, totals: Totals, rows: &mut Rows) -> u64 {
         let mut pool = Pool::default();
         let samples = session.totals(last(totals), Clock::start(), rows, &mut pool);
@@ -698,7 +696,7 @@ mod tests {
         };
         session.sample(&sleeping, (NO_STACK, NO_STACK), HeldId::NONE);
         session.repeat(4);
-        // The next row says how often the one before still held.
+        // The next row says how often the previous one still held.
         let disk = SampleEvent {
             off_cpu_state: Some(2),
             repeats: 5,

@@ -1,4 +1,4 @@
-//! Who a session is: what its process, or its database, says of it.
+//! Who a session is: what its process, or its database, says about it.
 
 use std::rc::Rc;
 
@@ -8,10 +8,10 @@ use crate::postgres::title::Title;
 use crate::postgres::titles::Titles;
 use crate::process;
 
-/// A process names itself in its title soon after it was forked, and some add to it (an autovacuum worker its
-/// database): the title is believed at this age.
+/// A process names itself in its title soon after it was forked, and some add to it (an autovacuum worker its database): the title is
+/// trusted from this age on.
 const TITLE_SETTLED_NS: u64 = 200_000_000;
-/// Who has not named itself by then is asked so often: a client that sends nothing after connecting leaves its backend without a name.
+/// How often the title is read if there is none by then: a client that sends nothing after connecting leaves its backend nameless.
 const LATER_NS: u64 = 1_000_000_000;
 
 /// What a process is to the recorder.
@@ -20,13 +20,13 @@ pub(crate) enum Role {
     Postmaster,
     /// A server process: it has a wait event, and a title that says what it is.
     Backend,
-    /// A server process of which the database has said what it is.
+    /// A server process that the database has described.
     Known(Rc<Description>),
-    /// No database's.
+    /// Not a database's.
     Process,
 }
 
-/// What a database says of a session.
+/// What a database says about a session.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Description {
     pub(crate) backend_type: BackendType,
@@ -38,7 +38,7 @@ pub(crate) struct Description {
     pub(crate) title: String,
 }
 
-/// What is known of a session's name.
+/// What is known about a session's name.
 pub(crate) struct Naming {
     role: Role,
     titles: Rc<Titles>,
@@ -50,7 +50,7 @@ pub(crate) struct Naming {
 }
 
 impl Naming {
-    /// Nothing is known yet of a process that was taken up at this moment (CLOCK_MONOTONIC).
+    /// Nothing is known yet about a process that was taken up at this moment (CLOCK_MONOTONIC).
     pub(crate) fn new(role: Role, titles: Rc<Titles>, pid: u32, adopted_ns: u64) -> Naming {
         Naming {
             role,
@@ -82,7 +82,7 @@ impl Naming {
         self.is_nameless() && now.saturating_sub(self.adopted_ns) < TITLE_SETTLED_NS
     }
 
-    /// True when what it is called now is what it will be called, if it began then.
+    /// True if the present name of a process that began then is final.
     pub(crate) fn is_settled(&self, start_ns: u64, now: u64) -> bool {
         !self.is_nameless() && now.saturating_sub(start_ns) >= TITLE_SETTLED_NS
     }
@@ -97,7 +97,7 @@ impl Naming {
         }
     }
 
-    /// Reads the title anew.
+    /// Reads the title again.
     pub(crate) fn read(&mut self) {
         match &self.role {
             Role::Postmaster | Role::Known(_) => {}
@@ -106,7 +106,7 @@ impl Naming {
                     self.text = text;
                 }
             }
-            // What a worker's leader has told is not in its title.
+            // What a worker has from its leader is not in its title.
             Role::Backend if self.leader_pid().is_some() && self.has_client() => {}
             Role::Backend => {
                 if let Some((text, Some(title))) = self.titles.of_recorded(self.pid) {
@@ -117,12 +117,12 @@ impl Naming {
         }
     }
 
-    /// What its title tells.
+    /// What its title says.
     pub(crate) fn title(&self) -> Option<&Title> {
         self.title.as_ref()
     }
 
-    /// What its title would have told: it can no longer be asked.
+    /// What its title would have said: it can no longer be read.
     pub(crate) fn set_title(&mut self, title: Title) {
         self.title = Some(title);
     }
@@ -167,7 +167,7 @@ impl Naming {
         }
     }
 
-    /// Writes into a session's row what is known of it.
+    /// Writes into a session's row what is known about it.
     pub(crate) fn describe(&self, session: &mut Session) {
         session.backend_type = self.backend_type();
         (session.user, session.database) = self.whose();

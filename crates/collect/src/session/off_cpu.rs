@@ -1,15 +1,15 @@
-//! What a task that is off CPU is, in the kernel's words and in ours.
+//! Translates the kernel's state of a task that is off CPU.
 
 use dbtime_model::State;
 
 /// State of a task that is off CPU, from its raw `__state` (include/linux/sched.h). Modifier bits (killable, noload,
-/// freezable …) are left aside.
+/// freezable …) are ignored.
 pub(crate) fn off_cpu_state(raw: u32, in_iowait: bool) -> State {
     const INTERRUPTIBLE: u32 = 0x1;
     const UNINTERRUPTIBLE: u32 = 0x2;
     const STOPPED_OR_TRACED: u32 = 0x4 | 0x8;
-    /// It has been woken, but the CPU that is to take it up has not noticed yet (it may have to leave an idle state
-    /// first). The kernel counts that as run queue only from when the task is queued; so does this.
+    /// It has been woken, but its new CPU has not noticed yet (it may have to leave an idle state first). The kernel
+    /// counts that as run queue only from when the task is queued; so does this.
     const WAKING: u32 = 0x200;
     const NEW: u32 = 0x800;
     /// TASK_RTLOCK_WAIT: a sleeping spinlock of a real-time kernel.

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use super::elf_names::Unnamed;
 use crate::process;
 
-/// Says what names the functions of an executable, which process `pid` runs from `path`, and how many they are. The package is looked
-/// up where the process lives: a container has packages of its own.
+/// Says how to name the functions of an executable, which process `pid` runs from `path`, and how many there are. The package is
+/// looked up in the root of the process: a container has packages of its own.
 pub(super) fn advice(pid: u32, path: &Path, build_id: &str, unnamed: Unnamed) -> String {
     let name = path
         .file_name()
@@ -40,15 +40,15 @@ pub(super) fn advice(pid: u32, path: &Path, build_id: &str, unnamed: Unnamed) ->
 /// What the advice begins with.
 const NO_NAMES: &str = "functions that are not exported have no names: ";
 
-/// The Debian package that a file is of.
+/// The Debian package that a file belongs to.
 fn debian_package(root: &Path, path: &Path) -> Option<String> {
     let lists = fs::read_dir(root.join("var/lib/dpkg/info")).ok()?;
     let wanted = path.to_str()?;
-    // Where /bin is /usr/bin, a package may say either.
+    // Where /bin is /usr/bin, a package may list either.
     let other = wanted.strip_prefix("/usr").unwrap_or(wanted);
     let mut lists: Vec<PathBuf> = lists.flatten().map(|entry| entry.path()).collect();
     lists.retain(|list| list.extension().is_some_and(|extension| extension == "list"));
-    // Most likely the one that is named like it.
+    // The likeliest first.
     lists.sort_by_key(|list| {
         !list
             .file_name()
@@ -62,7 +62,7 @@ fn debian_package(root: &Path, path: &Path) -> Option<String> {
     Some(name.split(':').next().unwrap_or(&name).to_string())
 }
 
-/// A list of files: a plain one, and no longer than any is.
+/// Reads a list of files: a regular file, up to a size that none exceeds.
 fn read_list(path: &Path) -> io::Result<String> {
     const LONGEST: u64 = 16 << 20;
     let mut options = File::options();

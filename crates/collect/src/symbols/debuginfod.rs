@@ -1,9 +1,9 @@
-//! Debug files from servers (debuginfod), for files that are stripped: only where `DEBUGINFOD_URLS` names servers.
+//! Debug files from debuginfod servers, for stripped files: only if `DEBUGINFOD_URLS` names servers.
 //!
-//! They are fetched by the client of elfutils, `debuginfod-find`. It is told a build id and nothing else. It runs without any
-//! privilege, as user nobody where this process is root's, may write a file of a bounded size into a folder of its own, and is
-//! killed when that takes too long. What it brings is read by who reads the files of recorded processes ([`super::namer`]), and
-//! counts only if it has the build id that was asked for.
+//! They are fetched by elfutils' client, `debuginfod-find`. It is given a build id and nothing else, runs without any
+//! privilege, as user nobody if this process is root's, may write a file of limited size into a folder of its own, and is
+//! killed if that takes too long. What it fetches is read by the process that reads the files of recorded processes
+//! ([`super::namer`]), and counts only if it has the build id that was asked for.
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
@@ -22,9 +22,9 @@ use crate::priority;
 use crate::scratch::Scratch;
 use crate::target_file::TargetFile;
 
-/// Names the servers; the client knows what it means.
+/// Names the servers; the client interprets it.
 const SERVERS: &str = "DEBUGINFOD_URLS";
-/// What else of the environment the client is given: how to reach them.
+/// What else of the environment the client gets: how to reach the servers.
 const WAYS: [&str; 7] = [
     "http_proxy",
     "https_proxy",
@@ -34,18 +34,18 @@ const WAYS: [&str; 7] = [
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
 ];
-/// Where distributions install it. The search path is of no use: as root one runs nothing that it leads to.
+/// Where distributions install it. PATH is not searched: root must not run whatever it leads to.
 const CLIENT: &str = "/usr/bin/debuginfod-find";
 /// User that owns nothing.
 const NOBODY: u32 = 65_534;
 
-/// Bytes of a file, at most: those of PostgreSQL have some 20 MB, of large programs 500.
+/// Maximum bytes of a file: PostgreSQL's have about 20 MB, those of large programs 500.
 const MAX_BYTES: u64 = 512 << 20;
 /// Time for all files.
 const MAX_TIME: Duration = Duration::from_secs(60);
 /// Memory of the client.
 const MAX_MEMORY: u64 = 1 << 30;
-/// How often it is looked whether the client has ended.
+/// How often to check whether the client has ended.
 const LOOK: Duration = Duration::from_millis(10);
 /// What the client prints is a path.
 const LONGEST_PATH: u64 = 4_096;
@@ -59,7 +59,7 @@ pub(super) struct Debuginfod {
 }
 
 impl Debuginfod {
-    /// None where the environment does not ask for it.
+    /// None if the environment does not ask for it.
     pub(super) fn from_environment(ending: &Ending) -> Option<Debuginfod> {
         let servers = std::env::var_os(SERVERS)?;
         let is_said = servers
@@ -101,7 +101,7 @@ impl Debuginfod {
         let name = path.strip_prefix(folder.path()).map_err(|_| {
             "the servers have no debug file for this build id, or cannot be reached".to_string()
         })?;
-        // It stays open when its folder has gone.
+        // It stays open when its folder is gone.
         let file = TargetFile::below(folder.path(), name).map_err(failed)?;
         match file.metadata().len() {
             ..=MAX_BYTES => Ok(file),
@@ -131,10 +131,10 @@ impl Debuginfod {
     }
 }
 
-/// Where the client writes. It goes when it is dropped.
+/// Where the client writes; removed when dropped.
 struct Folder {
     path: PathBuf,
-    /// What it lies in is this process's own: the next start can tell that it was left.
+    /// The folder around it is this process's own: the next start can tell that it was left behind.
     _scratch: Scratch,
 }
 
@@ -175,7 +175,7 @@ impl Folder {
         if rustix::process::geteuid().is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
-        // SAFETY: what runs in the child before it becomes another program are plain system calls.
+        // SAFETY: before exec, the child makes only plain system calls.
         unsafe { command.pre_exec(confine) };
         command
     }

@@ -1,6 +1,6 @@
-//! Names of the functions of one ELF file: of its symbol tables, and of the debug information that it or its debug file has.
+//! Names of the functions of an ELF file, from its symbol tables and the debug information in it or in its debug file.
 //!
-//! What the files say may be made to take for ever, or all memory: this runs in a process of its own ([`super::namer`]).
+//! A crafted file may take for ever, or all memory: this runs in a process of its own ([`super::namer`]).
 
 use std::borrow::Cow;
 use std::io;
@@ -13,16 +13,16 @@ use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 use super::structure::{self, Member};
 use crate::target_file::{TargetFile, elf};
 
-/// Bytes of the symbol tables of a file, and of its debug information, at most: Oracle's executable, the largest known, has
-/// 40 MB of symbols.
+/// Maximum bytes of a file's symbol tables, and of its debug information: Oracle's executable, the largest known, has 40 MB of
+/// symbols.
 const MAX_SYMBOLS: usize = 256 << 20;
 const MAX_DEBUG: usize = 768 << 20;
-/// Functions that may begin between the begin of another one and a place in it.
+/// Maximum number of functions that may begin between the start of another one and a place in it.
 const NESTED: usize = 16;
-/// Functions that are inlined into each other, at most.
+/// Maximum number of functions inlined into each other.
 const MAX_INLINED: usize = 100;
 
-/// What was read of debug information is kept as long as the process lives: nothing of it is ever given back.
+/// Debug information that was read is kept as long as the process lives: none of it is ever freed.
 type Section = EndianSlice<'static, LittleEndian>;
 
 /// A function of a symbol table.
@@ -35,7 +35,7 @@ struct Function {
     name: Range<usize>,
 }
 
-/// The innermost function that is no inlined one, and those that were inlined there, the innermost last.
+/// The innermost function that is not an inlined one, and those that were inlined there, the innermost last.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Named {
     pub(super) names: Vec<String>,
@@ -43,17 +43,17 @@ pub(super) struct Named {
     pub(super) offset: u64,
 }
 
-/// What lies at a place of a file.
+/// What is at a place in a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AtPlace {
     /// None: it has no name.
     pub(super) named: Option<Named>,
-    /// Offsets around the place of which this is the answer, too.
+    /// Offsets around the place that have the same answer.
     pub(super) same: Range<u64>,
 }
 
 impl AtPlace {
-    /// Of this offset alone.
+    /// For this offset alone.
     pub(super) fn nothing(offset: u64) -> AtPlace {
         AtPlace {
             named: None,
@@ -65,17 +65,17 @@ impl AtPlace {
 /// See the module.
 #[derive(Default)]
 pub(super) struct ElfNames {
-    /// Where the segments lie: offset, size, virtual address.
+    /// Segments: offset, size, virtual address.
     segments: Vec<(u64, u64, u64)>,
     build_id: Vec<u8>,
-    /// By address. The first of those that have the same one counts.
+    /// By address. Of those with the same address, the first counts.
     functions: Vec<Function>,
     names: Vec<u8>,
     debug: Debug,
 }
 
-/// Functions as the table for unwinding lists them (`.eh_frame_hdr`): one entry for each, and one for a part of it that the compiler
-/// has put elsewhere (`NAME.cold`).
+/// Functions as the unwind table (`.eh_frame_hdr`) lists them: one entry for each, and one for each part that the compiler has moved
+/// elsewhere (`NAME.cold`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Unnamed {
     /// Those without a name.
@@ -89,7 +89,7 @@ pub(super) struct Unnamed {
 enum Debug {
     #[default]
     None,
-    /// Not looked at yet; with that of the file that it shares with others.
+    /// Not parsed yet; with that of the supplementary file that it shares with others.
     Unread(Vec<u8>, Option<Vec<u8>>),
     Read(Box<Context<Section>>),
 }
@@ -98,7 +98,7 @@ impl ElfNames {
     /// Reads a file.
     ///
     /// # Errors
-    /// It is no ELF file of this machine, or larger than anybody needs.
+    /// It is not an ELF file for this machine, or larger than anybody needs.
     pub(super) fn read(file: &TargetFile) -> io::Result<ElfNames> {
         let mut names = ElfNames::default();
         let symbols = elf::read(file, is_symbols, MAX_SYMBOLS)?;
@@ -118,7 +118,7 @@ impl ElfNames {
         Ok(names)
     }
 
-    /// Functions of the file that these are the names of, and those that only a debug file can name.
+    /// Counts the functions of the file that these names are from, and those that only a debug file can name.
     pub(super) fn unnamed(&self, file: &TargetFile) -> io::Result<Unnamed> {
         let image = elf::read(file, |name| name == b".eh_frame_hdr", MAX_SYMBOLS)?;
         let object = object::File::parse(&*image).map_err(io::Error::other)?;
@@ -143,13 +143,13 @@ impl ElfNames {
         Ok(unnamed)
     }
 
-    /// In hex; empty when there is none.
+    /// In hex; empty if there is none.
     pub(super) fn build_id(&self) -> String {
         hex(&self.build_id)
     }
 
-    /// Takes what a distribution installs beside a stripped file: its symbols and debug information, at the same virtual
-    /// addresses. False: it is not this file's.
+    /// Adds what a distribution installs alongside a stripped file: its symbols and debug information, at the same virtual
+    /// addresses. False: it does not belong to this file.
     pub(super) fn add_debug_file(&mut self, file: &TargetFile) -> io::Result<bool> {
         let symbols = elf::read(file, is_symbols, MAX_SYMBOLS)?;
         let object = object::File::parse(&*symbols).map_err(io::Error::other)?;
@@ -163,7 +163,7 @@ impl ElfNames {
         Ok(true)
     }
 
-    /// Build id of the file in which the debug information has what it shares with that of others; empty when there is none.
+    /// Build id of the file with what the debug information shares with others; empty if there is none.
     pub(super) fn shared_debug_file(&self) -> String {
         let Debug::Unread(image, None) = &self.debug else {
             return String::new();
@@ -176,7 +176,7 @@ impl ElfNames {
         link.unwrap_or_default()
     }
 
-    /// Takes that file.
+    /// Adds that file.
     pub(super) fn add_shared_debug_file(&mut self, file: &TargetFile) -> io::Result<()> {
         if let Debug::Unread(_, shared) = &mut self.debug {
             *shared = Some(elf::read(file, is_debug, MAX_DEBUG)?);
@@ -184,7 +184,7 @@ impl ElfNames {
         Ok(())
     }
 
-    /// These members of a structure, as debug information says it; None where it does not, or has been looked at for names.
+    /// These members of a structure, according to debug information; None if it has none, or has been parsed for names.
     pub(super) fn members(&self, structure: &str, wanted: &[&str]) -> Option<Vec<Option<Member>>> {
         let Debug::Unread(image, shared) = &self.debug else {
             return None;
@@ -196,7 +196,7 @@ impl ElfNames {
         structure::members(&dwarf, structure, wanted)
     }
 
-    /// Names what lies at an offset in the file.
+    /// Names what is at an offset in the file.
     pub(super) fn find(&mut self, offset: u64) -> AtPlace {
         let found = self.segments.iter().find_map(|(begin, size, address)| {
             let inside = offset.checked_sub(*begin).filter(|inside| inside < size)?;
@@ -212,7 +212,7 @@ impl ElfNames {
         };
         self.debug.read();
         let named = self.named(delta, address);
-        // Debug information tells places in a function apart.
+        // Debug information distinguishes places in a function.
         let same = match self.debug {
             Debug::None => self.alike(address),
             Debug::Unread(..) | Debug::Read(_) => address..address.saturating_add(1),
@@ -242,7 +242,7 @@ impl ElfNames {
         })
     }
 
-    /// Those of the functions that begin last before an address, or at it: at one place.
+    /// Indices of the functions that begin last at or before an address, all at one place.
     fn last_before(&self, address: u64) -> Range<usize> {
         let after = self
             .functions
@@ -252,7 +252,7 @@ impl ElfNames {
         before.partition_point(|function| function.address < last)..after
     }
 
-    /// The function that holds an address.
+    /// The function that contains an address.
     fn function(&self, address: u64) -> Option<&Function> {
         let Range {
             start: first,
@@ -260,7 +260,7 @@ impl ElfNames {
         } = self.last_before(address);
         let holds = |function: &&Function| function.size.is_none_or(|size| address - function.address < size);
         self.functions[first..after].iter().find(holds).or_else(|| {
-            // Functions inside of others, for example what is reached by a jump only.
+            // Functions inside of others, for example those reached by a jump only.
             let before = &self.functions[first.saturating_sub(NESTED)..first];
             before
                 .iter()
@@ -270,7 +270,7 @@ impl ElfNames {
         })
     }
 
-    /// Addresses around this one that are in the same function, or like it in none.
+    /// Addresses around this one that are in the same function or, like it, in none.
     fn alike(&self, address: u64) -> Range<u64> {
         let Range {
             start: first,
@@ -282,7 +282,7 @@ impl ElfNames {
             .map_or(0, |last| last.address);
         let end = |function: &Function| Some(function.address.saturating_add(function.size?));
         match self.function(address) {
-            // The first of those that begin there holds all that the others do.
+            // The first of those that begin there contains all that the others do.
             Some(function) if function.address == last && function.size.is_some() => {
                 last..end(function).unwrap_or(next).min(next)
             }
@@ -296,11 +296,11 @@ impl ElfNames {
     }
 
     fn take_symbols(&mut self, object: &object::File<'_>) {
-        // A dynamic symbol without a size says nothing of what follows it: other functions are not exported.
+        // A dynamic symbol without a size says nothing about what follows it: other functions are not exported.
         let named = object.symbols().map(|symbol| (symbol, None));
         let exported = object.dynamic_symbols().map(|symbol| (symbol, Some(1)));
         for (symbol, least) in named.chain(exported) {
-            // Code that is written in assembler may have no type.
+            // Code written in assembler may have no type.
             let is_code = matches!(symbol.kind(), SymbolKind::Text | SymbolKind::Unknown);
             if !is_code || symbol.is_undefined() {
                 continue;
@@ -328,7 +328,7 @@ impl ElfNames {
     }
 
     fn take_debug(&mut self, file: &TargetFile) {
-        // One that is too large costs its own names: those of the symbol tables are there.
+        // If it is too large, only its own names are missing: those of the symbol tables are there.
         if let Ok(image) = elf::read(file, is_debug, MAX_DEBUG) {
             self.debug = Debug::Unread(image, None);
         }
@@ -336,7 +336,7 @@ impl ElfNames {
 }
 
 impl Debug {
-    /// Looks at what was read, the first time that it is needed.
+    /// Parses what was read, when it is first needed.
     fn read(&mut self) {
         if !matches!(self, Debug::Unread(..)) {
             return;
@@ -356,7 +356,7 @@ impl Debug {
     /// Names at a virtual address, and where the function begins.
     fn find(&self, address: u64) -> Option<(Vec<String>, Option<u64>)> {
         let Debug::Read(context) = self else { return None };
-        // Parts of the debug information that lie in yet other files are not looked for.
+        // Parts of the debug information in yet other files are not looked for.
         let LookupResult::Output(Ok(mut frames)) = context.find_frames(address) else {
             return None;
         };
@@ -410,7 +410,7 @@ fn is_symbols(name: &[u8]) -> bool {
     matches!(name, b".symtab" | b".strtab" | b".dynsym" | b".dynstr")
 }
 
-/// What names are made of; not, for example, where variables lie.
+/// Sections for names; not, for example, for locations of variables.
 fn is_debug(name: &[u8]) -> bool {
     const SECTIONS: [&str; 11] = [
         ".debug_abbrev",
@@ -450,7 +450,7 @@ mod tests {
         std::hint::black_box(7)
     }
 
-    /// A copy of the program that runs this test, and where the function lies in it.
+    /// A copy of the program that runs this test, and where the function is in it.
     fn copy(name: &str) -> (PathBuf, u64) {
         let copy = std::env::temp_dir().join(format!("dbtime-names-{name}-{}", std::process::id()));
         fs::copy("/proc/self/exe", &copy).unwrap();
@@ -486,7 +486,7 @@ mod tests {
         assert!(strip.expect("strip is there").success());
         let mut names = ElfNames::read(&TargetFile::new(File::open(&path).unwrap()).unwrap()).unwrap();
         fs::remove_file(path).unwrap();
-        // Sizes overlap, functions lie inside of others, some begin at the same place.
+        // Sizes overlap, functions are inside of others, some begin at the same place.
         for (n, function) in names.functions.iter_mut().enumerate() {
             function.size = match n % 7 {
                 0 => None,
@@ -536,7 +536,7 @@ mod tests {
             (names, unnamed)
         };
         let (whole, with) = read();
-        // Labels of what is written in assembler have no size.
+        // Labels in assembler code have no size.
         let functions = |names: &ElfNames| {
             let functions = names.functions.iter().filter(|function| function.size.is_some());
             let mut addresses: Vec<u64> = functions.map(|function| function.address).collect();

@@ -1,4 +1,4 @@
-//! Functions that are named already, by where they lie in files: what has the same name is asked for once.
+//! Functions that have been named, by their place in files: each is looked up once.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,19 +16,19 @@ pub(super) struct Functions {
 #[derive(Debug)]
 struct Known {
     end: u64,
-    /// None: what lies there has no name.
+    /// None: what is there has no name.
     frames: Option<Rc<[Frame]>>,
 }
 
 impl Functions {
-    /// Frames of the function that an offset lies in; none within, where it lies in none. None: that is not known yet.
+    /// Frames of the function that contains an offset. `Some(None)`: none does. `None`: not known yet.
     pub(super) fn at(&self, module: usize, offset: u64) -> Option<Option<Rc<[Frame]>>> {
         let mut before = self.known.range((module, 0)..=(module, offset));
         let (_, known) = before.next_back()?;
         (offset < known.end).then(|| known.frames.clone())
     }
 
-    /// Offsets that have these frames, or no name. What is known overlaps with nothing else that is.
+    /// These offsets have these frames, or no name. They must not overlap with what is known.
     pub(super) fn insert(&mut self, module: usize, offsets: Range<u64>, frames: Option<Rc<[Frame]>>) {
         let known = Known {
             end: offsets.end,

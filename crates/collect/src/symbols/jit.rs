@@ -2,8 +2,8 @@
 //! (`/tmp/perf-PID.map`), and jitdump files, which their writer maps (LLVM's, and so PostgreSQL's with
 //! `jit_profiling_support`).
 //!
-//! The recorded process wrote them: they are read up to bounds, and may say anything. Files that belong neither to its user nor to
-//! root are not its own, and not read (as perf does it).
+//! The recorded process wrote them: they may say anything, and are read up to limits. Files that belong neither to its user nor to
+//! root are not its own, and not read (as in perf).
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -13,10 +13,10 @@ use super::maps::Mapping;
 use crate::process;
 use crate::target_file::TargetFile;
 
-/// Bytes of one file that are read, and of one line or record.
+/// Maximum bytes read of one file, and of one line.
 const MAX_BYTES: u64 = 64 << 20;
 const MAX_LINE: usize = 16 << 10;
-/// Functions of one process, bytes of a name, and bytes of all names of one process.
+/// Maximum number of functions of one process, of characters of a name, and bytes of all names of one process.
 const MAX_FUNCTIONS: usize = 200_000;
 const MAX_NAME: usize = 1_000;
 const MAX_NAMES: usize = 16 << 20;
@@ -26,7 +26,7 @@ const JITDUMP_MAGIC: u32 = 0x4a69_5444;
 const JIT_CODE_LOAD: u32 = 0;
 const JIT_CODE_MOVE: u32 = 1;
 
-/// The compiled functions of a process: where two overlap, the one that was written later holds.
+/// The compiled functions of a process: where two overlap, the one that was written later counts.
 #[derive(Debug, Default)]
 pub(super) struct CompiledCode {
     functions: Functions,
@@ -36,7 +36,7 @@ pub(super) struct CompiledCode {
     is_full: bool,
 }
 
-/// By begin, without overlaps: end and name.
+/// By start, without overlaps: end and name.
 #[derive(Debug, Default)]
 struct Functions {
     by_begin: BTreeMap<u64, (u64, Box<str>)>,
@@ -70,7 +70,7 @@ impl CompiledCode {
         }
     }
 
-    /// Name of the function that holds an address.
+    /// Name of the function that contains an address.
     pub(super) fn find(&self, address: u64) -> Option<&str> {
         self.functions.find(address)
     }
@@ -80,7 +80,7 @@ impl CompiledCode {
         self.is_full
     }
 
-    /// Memory that it has, in bytes.
+    /// Memory that it takes, in bytes.
     pub(super) fn bytes(&self) -> usize {
         /// Of a function, without its name.
         const NODE: usize = 48;
@@ -89,7 +89,7 @@ impl CompiledCode {
 }
 
 impl Functions {
-    /// Takes a function up, in the place of what was there before. False: there is no room.
+    /// Adds a function, in place of what was there before. False: there is no room.
     fn add(&mut self, begin: u64, size: u64, name: &str) -> bool {
         let Some(end) = begin.checked_add(size) else {
             return true;
@@ -98,7 +98,7 @@ impl Functions {
         if size == 0 {
             return true;
         }
-        // What reaches into it from before is cut, and what it covers is gone.
+        // What reaches into it from before is cut, and what it covers is removed.
         let before = self.by_begin.range(..begin).next_back();
         if let Some((&other, &(other_end, ref other_name))) = before
             && other_end > begin
@@ -149,13 +149,13 @@ fn is_jitdump(mapping: &Mapping) -> bool {
     mapping.inode != 0 && name.starts_with("jit-") && name.ends_with(".dump")
 }
 
-/// The perf map file of a process, as it is called where the process lives.
+/// The perf map file of a process, as named in its own pid namespace.
 fn perf_map(pid: u32) -> Option<PathBuf> {
     let name = process::innermost_pid(pid)?;
     Some(PathBuf::from(format!("/tmp/perf-{name}.map")))
 }
 
-/// What a file has from an offset on; none when that is nothing, or the file is not the process's own.
+/// A file from an offset on; None if there is nothing, or the file is not the process's own.
 fn rest_of(file: &TargetFile, offset: u64, pid: u32) -> Option<impl BufRead + use<'_>> {
     let is_longer = file.metadata().len() > offset && offset < MAX_BYTES;
     let is_its_own = is_longer && file.belongs_to(&process::users(pid));
@@ -172,11 +172,11 @@ fn read_perf_map(mut file: impl BufRead, functions: &mut Functions) -> u64 {
         if line.ends_with(b"\n") {
             let has_room = perf_map_line(&String::from_utf8_lossy(&line), functions);
             if !has_room {
-                // Nothing of the rest is looked at, now or later.
+                // The rest is not read, now or later.
                 return MAX_BYTES;
             }
         } else if length < MAX_LINE {
-            // It is still written.
+            // It is still being written.
             break;
         }
         read += length as u64;
@@ -195,7 +195,7 @@ fn perf_map_line(line: &str, functions: &mut Functions) -> bool {
     }
 }
 
-/// Reads whole records. Returns their bytes, with those of the header when that was to be read.
+/// Reads whole records. Returns their bytes, with the header's if that was to be read.
 fn read_jitdump(mut file: impl Read, with_header: bool, functions: &mut Functions) -> u64 {
     let mut read = 0;
     if with_header {
@@ -240,10 +240,10 @@ fn read_jitdump(mut file: impl Read, with_header: bool, functions: &mut Function
     read
 }
 
-/// So many bytes, or none.
+/// This many bytes, or None.
 fn take(file: &mut impl Read, bytes: usize) -> Option<Vec<u8>> {
     let mut buffer = Vec::new();
-    // What the file claims to have is not believed before it is there.
+    // The size that the file claims is not trusted before the bytes are there.
     file.by_ref().take(bytes as u64).read_to_end(&mut buffer).ok()?;
     (buffer.len() == bytes).then_some(buffer)
 }

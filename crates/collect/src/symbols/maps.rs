@@ -10,7 +10,7 @@ use crate::target_file::TargetFile;
 
 /// Name of the code that the kernel maps into every process.
 const VDSO: &str = "[vdso]";
-/// Bytes of a map that are read: 65,530 mappings, as many as a process may have, with names of ordinary length.
+/// Maximum bytes read of a map: 65,530 mappings, as many as a process may have, with names of ordinary length.
 const MAX_MAPS: u64 = 32 << 20;
 /// It has a page or two.
 const MAX_VDSO: u64 = 1 << 20;
@@ -37,8 +37,8 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// True when it maps this file. Some file systems report another device in maps than in stat: the inode and the
-    /// device must not both differ.
+    /// True if it maps this file. Only the inode is compared: some file systems report another device in maps than in
+    /// stat.
     pub(crate) fn is_file(&self, file: &Metadata) -> bool {
         self.inode != 0 && self.inode == file.ino()
     }
@@ -48,10 +48,10 @@ impl Mapping {
         self.executable && (self.inode != 0 || self.name == VDSO)
     }
 
-    /// Opens the module, also when its file is deleted; of the kernel's own module a copy.
+    /// Opens the module, even if its file is deleted; of the kernel's own module a copy.
     ///
     /// # Errors
-    /// It is no regular file; it is deleted, or lies outside of the process's root, and this process may not follow
+    /// It is not a regular file; or it is deleted, or outside of the process's root, and this process may not follow
     /// /proc/PID/map_files (that needs CAP_CHECKPOINT_RESTORE).
     pub(crate) fn open(&self, pid: u32) -> io::Result<TargetFile> {
         if self.inode == 0 {
@@ -63,7 +63,7 @@ impl Mapping {
         }
     }
 
-    /// By the name that the kernel tells, when that still leads to the file that is mapped.
+    /// By the name that the kernel reports, if that still leads to the mapped file.
     fn open_by_name(&self, pid: u32) -> io::Result<TargetFile> {
         let file = TargetFile::below_root(pid, Path::new(&self.name))?;
         if !self.is_file(file.metadata()) {
@@ -90,7 +90,7 @@ impl Mapping {
         (self.device, self.inode)
     }
 
-    /// Link in /proc that opens the mapped file itself, also when it is deleted or in another mount namespace.
+    /// Link in /proc that opens the mapped file itself, even if it is deleted or in another mount namespace.
     pub(super) fn link(&self, pid: u32) -> PathBuf {
         process::path(pid, &format!("map_files/{:x}-{:x}", self.start, self.end))
     }

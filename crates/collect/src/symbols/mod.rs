@@ -1,4 +1,4 @@
-//! Addresses to named frames, on the host and while the process lives; every stack becomes an id and one row.
+//! Turns addresses into named frames, on the host and while the process lives; every stack becomes an id and one row.
 
 mod debug_package;
 mod debuginfod;
@@ -38,24 +38,24 @@ pub(crate) use structure::Member;
 
 /// A map of a process is read again for an address it does not have, but not more often than this.
 const MAPS_AGE: Duration = Duration::from_secs(1);
-/// Distinct raw stacks that are remembered, distinct frames, and bytes of these; beyond that the memory starts anew. Together
+/// Maximum number of distinct raw stacks remembered, of distinct frames, and bytes of these; beyond that the memory starts over. Together
 /// they are under 120 MB.
 const RAW_STACKS: usize = 50_000;
 const FRAMES: usize = 200_000;
 const FRAME_BYTES: usize = 64 << 20;
-/// Files whose code was on a stack; beyond that they are read anew. A process can map ever new ones.
+/// Maximum number of files whose code was on a stack; beyond that they are read again. A process can keep mapping new ones.
 const MODULES: usize = 10_000;
 /// Memory for the names of compiled code of all processes; beyond that no more is read.
 const COMPILED_BYTES: usize = 128 << 20;
 /// Stacks that are known to have a row; beyond that some get a second one, with the same id. Under 20 MB.
 const KNOWN_STACKS: usize = 1_000_000;
-/// Bytes of stacks that wait to be taken. They are asked for well before ([`Symbolizer::new_stack_bytes`]).
+/// Maximum bytes of stacks that wait to be taken. They are asked for well before ([`Symbolizer::new_stack_bytes`]).
 const NEW_BYTES: usize = 128 << 20;
 /// Stands for a stack for which there is no room: see [`room`].
 const NO_ROOM: &str = "[more stacks than are kept]";
 
-/// Where these members of a structure lie, as the debug information of a process's executable says it, or that of its debug file. None:
-/// it does not say it, or cannot be read within the bounds that names are read in.
+/// Where these members of a structure are, according to the debug information of a process's executable or its debug file. None: it does
+/// not say, or cannot be read within the limits for reading names.
 pub(crate) fn members_of<const N: usize>(
     pid: u32,
     structure: &str,
@@ -107,7 +107,7 @@ pub(crate) struct Symbolizer {
     known: HashSet<StackId>,
     new: Vec<StackRow>,
     new_bytes: usize,
-    /// None: whoever asks has few.
+    /// None: no limit, the caller has few.
     room: Option<Room>,
     ending: Ending,
     frame_bytes: usize,
@@ -155,7 +155,7 @@ impl Symbolizer {
         }
     }
 
-    /// Names the process whose children are recorded.
+    /// Sets the process whose children are recorded.
     pub(crate) fn set_parent(&mut self, pid: u32) {
         self.parent = pid;
         self.spaces.clear();
@@ -253,7 +253,7 @@ impl Symbolizer {
         id
     }
 
-    /// Id of a user stack of a process, leaf first, in which these functions of a procedural language are. `name` reads the name of one.
+    /// Id of a user stack of a process, leaf first, with the procedural-language functions in it. `name` reads the name of one.
     pub(crate) fn user_stack(
         &mut self,
         pid: u32,
@@ -261,7 +261,7 @@ impl Symbolizer {
         routines: &[RawRoutine],
         name: impl Fn(RawRoutine) -> Option<String>,
     ) -> StackId {
-        // A stack whose every frame lies in the parent's map means the same in all its children; but each has its own functions.
+        // A stack whose frames are all in the parent's map means the same in all its children; but each has its own functions.
         let owner = if routines.is_empty()
             && addresses
                 .iter()
@@ -296,7 +296,7 @@ impl Symbolizer {
             .is_none_or(|room| room.is_there(process, is_full, Instant::now()))
     }
 
-    /// Stands for what has no room.
+    /// The stack that stands for those without room.
     fn no_room(&mut self) -> StackId {
         let frames = vec![Frame {
             symbol: NO_ROOM.to_string(),
@@ -324,7 +324,7 @@ impl Symbolizer {
         self.new.len()
     }
 
-    /// Memory that they have.
+    /// Memory that they take, in bytes.
     pub(crate) fn new_stack_bytes(&self) -> usize {
         self.new_bytes
     }
@@ -335,7 +335,7 @@ impl Symbolizer {
         std::mem::take(&mut self.new)
     }
 
-    /// Every stack is one that was not seen before.
+    /// From now on every stack counts as not seen before.
     pub(crate) fn describe_again(&mut self) {
         self.raw.clear();
         self.known.clear();
@@ -384,8 +384,8 @@ impl Symbolizer {
             .enumerate()
             .rev()
             .map(|(depth, &address)| {
-                // Callers are known by their return address, which may lie past the end of the function that called
-                // last: the instruction before it is meant.
+                // Callers are known by their return address, which may be past the end of a function that ends with a call: the
+                // instruction before it is meant.
                 let address = if depth == 0 {
                     address
                 } else {
@@ -421,7 +421,7 @@ impl Symbolizer {
         id
     }
 
-    /// Id of these frames, root first. Most are those of a stack that is known, from other addresses: they are copied for a new one only.
+    /// Id of these frames, root first. Most belong to a stack that is known from other addresses: they are copied for a new one only.
     fn number<'a>(
         &mut self,
         process: u32,
@@ -429,8 +429,8 @@ impl Symbolizer {
         frames: impl Iterator<Item = &'a Frame> + Clone,
     ) -> StackId {
         let id = stack_id(frames.clone());
-        // An address in no file may lie in one that was mapped a moment ago, and what was compiled there may be replaced:
-        // it is looked up again next time.
+        // An address in no file may be in one that was mapped a moment ago, and what was compiled there may be replaced: it is looked up
+        // again next time.
         let mut all = frames.clone();
         if all.all(|frame| !frame.module.is_empty() && frame.module != COMPILED) {
             self.raw.insert(key, id);
@@ -454,7 +454,7 @@ impl Symbolizer {
         }
     }
 
-    /// Number of the module that is mapped there; none when the process ended before it could be opened.
+    /// Number of the module that is mapped there; None if the process ended before it could be opened.
     fn module(&mut self, mapping: &Mapping, pid: u32) -> Option<usize> {
         if let Some(&module) = self.module_of_file.get(&mapping.file()) {
             return Some(module);
@@ -463,7 +463,7 @@ impl Symbolizer {
             return None;
         }
         if self.module_of_file.len() >= MODULES {
-            // What is remembered knows them by their numbers.
+            // What is remembered refers to them by number.
             self.modules.clear();
             self.module_of_file.clear();
             self.forget_frames();
@@ -499,7 +499,7 @@ impl Symbolizer {
         );
     }
 
-    /// The executable file mapping that holds an address, as far as it is known.
+    /// The executable file mapping that contains an address, as far as it is known.
     fn find(&self, pid: u32, address: u64) -> Option<&Mapping> {
         let maps = &self.spaces.get(&pid)?.maps;
         let after = maps.partition_point(|m| m.start <= address);
@@ -541,7 +541,7 @@ impl Symbolizer {
         frames
     }
 
-    /// Frames that will be remembered.
+    /// Counts frames that will be remembered.
     fn count(&mut self, frames: &[Frame]) {
         self.named += frames.len() as u64;
         self.unresolved += frames.iter().filter(|frame| frame.symbol.is_empty()).count() as u64;
@@ -559,7 +559,7 @@ impl Symbolizer {
 
     fn kernel_frame(&self, address: u64) -> Frame {
         let source = Source::Kernel(Kernel {
-            // The running kernel's own list: vmlinux files lie about, but may be another kernel's.
+            // The running kernel's own list: vmlinux files may be another kernel's.
             vmlinux: MaybeDefault::None,
             debug_syms: false,
             ..Kernel::default()
@@ -615,7 +615,7 @@ impl Symbolizer {
     }
 }
 
-/// Memory of frames, about.
+/// Approximate memory of frames, in bytes.
 fn bytes_of(frames: &[Frame]) -> usize {
     /// Of an allocation, beyond what is asked for.
     const BEYOND: usize = 16;
@@ -649,7 +649,7 @@ mod tests {
     fn a_function_of_this_process_is_named_with_its_module_and_build_id() {
         let mut symbolizer = Symbolizer::new(&Ending::default());
         let address = a_function_of_this_test as *const () as u64;
-        // Leaf inside the function; caller with a return address at its very end would belong to the next one.
+        // The leaf is at the function's first byte; the caller's return address is looked up one byte before it.
         let frames = frames(&mut symbolizer, &[address, address + 1]);
         assert_eq!(frames.len(), 2);
         for frame in &frames {

@@ -14,7 +14,7 @@ use super::structure::Member;
 use crate::ending::Ending;
 use crate::target_file::{self, TargetFile};
 
-/// After so many files that killed their reader, only root's own are read.
+/// After this many files that killed their reader, only root's own are read.
 const PATIENCE: u32 = 3;
 
 /// Executables and libraries that are mapped by recorded processes, by number.
@@ -32,7 +32,7 @@ pub(super) struct Modules {
 struct Module {
     /// File name without its directory.
     name: String,
-    /// In hex; empty when the file has none.
+    /// In hex; empty if the file has none.
     build_id: String,
     /// Where it was found: it is opened there again if its reader has been killed by another file.
     mapping: Mapping,
@@ -41,11 +41,11 @@ struct Module {
     read_by: Option<u32>,
     /// See [`Modules::has_symbols`].
     has_symbols: bool,
-    /// Build id of the file that has what its debug information shares with that of others, when that is not there.
+    /// Build id of the file with what its debug information shares with others, if that is missing.
     lacks: Option<String>,
 }
 
-/// What was read of a file.
+/// What was read from a file.
 struct Found {
     build_id: String,
     has_debug_file: bool,
@@ -53,16 +53,16 @@ struct Found {
     lacks: Option<String>,
 }
 
-/// Where debug files lie that are named by build id (GDB manual, "Separate Debug Files").
+/// Directory of debug files named by build id (GDB manual, "Separate Debug Files").
 const DEBUG_FILES: &str = "usr/lib/debug/.build-id";
 
 impl Modules {
-    /// Starts the process that reads them; else the first question does.
+    /// Starts the process that reads them; otherwise the first question does.
     pub(super) fn start(&mut self, ending: &Ending) {
         self.namer.start(ending);
     }
 
-    /// Takes up what a process has mapped there. Returns its number.
+    /// Adds what a process has mapped there. Returns its number.
     pub(super) fn open(&mut self, mapping: &Mapping, pid: u32) -> usize {
         let name = mapping.name.strip_suffix(" (deleted)").unwrap_or(&mapping.name);
         let name = Path::new(name)
@@ -93,13 +93,13 @@ impl Modules {
         self.modules[number].read_by.is_some()
     }
 
-    /// False for a stripped file whose debug file is not installed: it has the names that it exports and no others. True where
-    /// that cannot be told.
+    /// False for a stripped file whose debug file is not installed: it has only the names that it exports. True if that is not
+    /// known.
     pub(super) fn has_symbols(&self, number: usize) -> bool {
         self.modules[number].has_symbols
     }
 
-    /// Functions of it that only a debug file can name; nothing is known of one that cannot be read.
+    /// Counts its functions that only a debug file can name; nothing is known about a file that cannot be read.
     pub(super) fn unnamed(&mut self, number: usize) -> Unnamed {
         let module = &self.modules[number];
         let Ok(file) = module.mapping.open(module.pid) else {
@@ -108,7 +108,7 @@ impl Modules {
         self.namer.unnamed(number as u32, &file).unwrap_or_default()
     }
 
-    /// These members of a structure, as its debug information says it, or that of its debug file; to be asked before any name.
+    /// These members of a structure, according to its debug information or its debug file's; to be asked before any name.
     pub(super) fn members(
         &mut self,
         number: usize,
@@ -118,7 +118,7 @@ impl Modules {
         self.namer.members(number as u32, structure, wanted).ok()
     }
 
-    /// Has its debug file, which is not installed, fetched, and is read with it.
+    /// Fetches its debug file, which is not installed, and reads it again with that.
     ///
     /// # Errors
     /// Why it cannot be had, in words.
@@ -140,7 +140,7 @@ impl Modules {
         Ok(())
     }
 
-    /// Names what lies at an offset of its file.
+    /// Names what is at an offset of its file.
     pub(super) fn name(&mut self, number: usize, offset: u64) -> AtPlace {
         let is_of_another = |read_by| read_by != self.namer.generation();
         if self.modules[number].read_by.is_some_and(is_of_another) {
@@ -158,7 +158,7 @@ impl Modules {
         }
     }
 
-    /// Forgets all of them, and what was read of them.
+    /// Forgets all of them, and what was read from them.
     pub(super) fn clear(&mut self) {
         self.modules.clear();
         self.namer.stop();
@@ -174,7 +174,7 @@ impl Modules {
         self.namer.cost()
     }
 
-    /// Has it read, with its debug files. The files are not kept open: a process may have mapped thousands.
+    /// Reads it, with its debug files. The files are not kept open: a process may have mapped thousands.
     fn read(&mut self, number: usize) {
         let module = &self.modules[number];
         let (mapping, pid) = (module.mapping.clone(), module.pid);
@@ -188,7 +188,7 @@ impl Modules {
                 let module = &mut self.modules[number];
                 module.build_id = found.build_id;
                 module.lacks = found.lacks;
-                // With no room allowed, a table of symbols is an error; so is what cannot be read.
+                // With a limit of 0 bytes, a symbol table is an error; so is what cannot be read.
                 module.has_symbols = found.has_debug_file
                     || target_file::elf::read(&file, |name| name == b".symtab", 0).is_err();
                 module.read_by = Some(self.namer.generation());
@@ -211,7 +211,7 @@ impl Modules {
                 Err(killed) => return Err(killed),
             };
             found.has_debug_file = true;
-            // What cannot be read of it costs the names that lie there.
+            // If it cannot be read, only its names are missing.
             let installed = debug_files(&shared, pid).next();
             match installed.as_ref().or(self.fetched.get(&shared)) {
                 Some(file) => match self.namer.open_shared_debug_file(number, file) {
@@ -231,7 +231,7 @@ impl Modules {
     }
 }
 
-/// The debug files of a build id: where the process itself would find it, then the host's.
+/// The debug files of a build id: where the process itself would find them, then the host's.
 fn debug_files(id: &str, pid: u32) -> impl Iterator<Item = TargetFile> + use<> {
     let name = id
         .split_at_checked(2)

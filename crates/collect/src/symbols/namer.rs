@@ -1,9 +1,9 @@
-//! A process of its own that reads symbol tables and debug information, and names functions, or tells the layout of a structure.
+//! A process of its own that reads symbol tables and debug information, and names functions, or gives the layout of a structure.
 //!
-//! Whoever is recorded can write such files so that reading them takes for ever, takes all memory, or hits an error in a
-//! parser. All of that stays in this process: it has a bound on memory, no privilege, may do little more than read files that
-//! are handed to it, and is killed when it takes too long for an answer. The file that it was busy with has no names then; the next
-//! question starts another process.
+//! Whoever is recorded can craft such files so that reading them takes for ever, takes all memory, or hits a bug in a parser. All
+//! of that stays in this process: its memory is limited, it has no privileges, may do little more than read files that are passed
+//! to it, and is killed if an answer takes too long. The file that it was busy with then has no names; the next question starts
+//! another process.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -24,19 +24,19 @@ use crate::ending::Ending;
 use crate::target_file::TargetFile;
 use crate::{confinement, process};
 
-/// Memory of the process, beyond what it begins with.
+/// Memory of the process, beyond what it starts with.
 const MAX_MEMORY: u64 = 2 << 30;
 /// CPU time for one answer. The largest real files take a second.
 const MAX_CPU: Duration = Duration::from_secs(3);
-/// Time for one answer, also when the process is not given a CPU, or waits for a disk.
+/// Time for one answer, even if the process gets no CPU, or waits for a disk.
 const MAX_TIME: Duration = Duration::from_secs(10);
-/// How often the CPU time is looked at.
+/// How often the CPU time is checked.
 const LOOK: Duration = Duration::from_millis(50);
 /// Bytes of one message.
 const MAX_MESSAGE: usize = 64 << 10;
 /// Bytes of a name.
 const MAX_NAME: usize = 4096;
-/// In place of the offset of a member that is not known.
+/// Stands for the offset of a member that is not known.
 const NO_MEMBER: u64 = u64::MAX;
 
 /// Why there is no answer.
@@ -50,12 +50,12 @@ pub(super) enum NoAnswer {
     NoTime,
 }
 
-/// Handle of the process, which ends with it. Dropping it ends it.
+/// Handle of the process; dropping it ends the process.
 #[derive(Debug, Default)]
 pub(super) struct Namer {
     running: Option<Running>,
     ending: Ending,
-    /// Processes that have ended: what one had read its successor has not.
+    /// How many processes have ended: what one had read, its successor has not.
     generation: u32,
     /// CPU time of those that have ended.
     cpu_ns: u64,
@@ -75,15 +75,15 @@ struct Running {
 enum Topic {
     /// Read this file: the answer is its build id.
     Open = 1,
-    /// Read its debug file: whether it is, and the build id of the file that has what it shares with others.
+    /// Read its debug file: whether it is that, and the build id of the file with what it shares with others.
     Debug = 2,
     /// Read that file.
     Shared = 3,
     /// Name the function at an offset.
     Name = 4,
-    /// How many functions this file of that number has, and how many of them without a name.
+    /// How many functions the file with that number has, and how many without a name.
     Unnamed = 5,
-    /// Where members of a structure lie: its name and theirs.
+    /// Where members of a structure are: its name and theirs.
     Members = 6,
 }
 
@@ -95,7 +95,7 @@ impl Namer {
         let _ = self.running();
     }
 
-    /// Changes when everything that was read must be read anew.
+    /// Changes when everything that was read must be read again.
     pub(super) fn generation(&self) -> u32 {
         self.generation
     }
@@ -106,7 +106,7 @@ impl Namer {
         Ok(text(&answer))
     }
 
-    /// Has the debug file of a file read. None: it is not; else the build id of the file that has what it shares with others, or
+    /// Has the debug file of a file read. None: it is not; otherwise the build id of the file with what it shares with others, or
     /// nothing.
     pub(super) fn open_debug_file(
         &mut self,
@@ -125,7 +125,7 @@ impl Namer {
         self.ask(Topic::Shared, number, &[], Some(file)).map(drop)
     }
 
-    /// Names what lies at an offset of a file.
+    /// Names what is at an offset of a file.
     pub(super) fn name(&mut self, number: u32, offset: u64) -> Result<AtPlace, NoAnswer> {
         let answer = self.ask(Topic::Name, number, &offset.to_le_bytes(), None)?;
         Ok(decode(&answer)
@@ -133,7 +133,7 @@ impl Namer {
             .unwrap_or_else(|| AtPlace::nothing(offset)))
     }
 
-    /// Functions of a file that only a debug file can name.
+    /// Counts the functions of a file that only a debug file can name.
     pub(super) fn unnamed(&mut self, number: u32, file: &TargetFile) -> Result<Unnamed, NoAnswer> {
         let answer = self.ask(Topic::Unnamed, number, &[], Some(file))?;
         let count = |at: usize| Some(u32::from_le_bytes(*answer.get(at..)?.first_chunk()?));
@@ -143,7 +143,7 @@ impl Namer {
         })
     }
 
-    /// These members of a structure, as the debug information of a file says it, which was not asked for names before.
+    /// These members of a structure, according to the debug information of a file that was not asked for names before.
     pub(super) fn members(
         &mut self,
         number: u32,
@@ -161,7 +161,7 @@ impl Namer {
         Ok(members.collect())
     }
 
-    /// CPU time that it has used so far in nanoseconds, and memory that it had at most, in bytes.
+    /// CPU time that it has used so far in nanoseconds, and its peak memory in bytes.
     pub(super) fn cost(&self) -> (u64, u64) {
         let rss = self.running.as_ref().map_or(0, Running::max_rss_bytes);
         (self.cpu_ns(), self.max_rss_bytes.max(rss))
@@ -210,12 +210,12 @@ impl Namer {
         self.running.as_ref().ok_or(io::ErrorKind::NotFound.into())
     }
 
-    /// Ends the process: what it has read it has no longer.
+    /// Ends the process: what it has read is gone.
     pub(super) fn stop(&mut self) {
         (self.cpu_ns, self.max_rss_bytes) = self.cost();
         if let Some(running) = self.running.take() {
             self.generation += 1;
-            // SAFETY: it is a child of this process that nobody else waits for: the pid is its own until then.
+            // SAFETY: it is a child of this process that nobody else waits for: the pid stays its own until then.
             unsafe {
                 libc::kill(running.pid, libc::SIGKILL);
                 libc::waitpid(running.pid, std::ptr::null_mut(), 0);
@@ -239,8 +239,8 @@ impl Running {
             None,
         )?;
         let parent = rustix::process::getpid();
-        // SAFETY: the child runs nothing of this process's but what is called here, which needs no lock but that of the
-        // allocator, and the C library gives that to the child in a state in which it can be used.
+        // SAFETY: the child runs nothing but what is called here, which needs no lock but the allocator's, and the C library leaves
+        // that one usable in the child.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => serve(theirs, parent),
@@ -268,7 +268,7 @@ impl Running {
         Ok(())
     }
 
-    /// Waits for the answer, as long as it may take.
+    /// Waits for the answer, for as long as it may take.
     fn answer(&self, ending: &Ending) -> io::Result<Vec<u8>> {
         let (begin, cpu_at_begin) = (Instant::now(), self.cpu_ns());
         loop {
@@ -338,7 +338,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The same, of what [`encode`] has written.
+/// Inverse of [`encode`].
 fn decode(answer: &[u8]) -> Option<AtPlace> {
     let (start, rest) = answer.split_first_chunk()?;
     let (end, rest) = rest.split_first_chunk()?;
@@ -351,9 +351,9 @@ fn decode(answer: &[u8]) -> Option<AtPlace> {
     })
 }
 
-/// The process: answers until there is nobody who asks.
+/// The process: answers until nobody asks any more.
 fn serve(socket: OwnedFd, parent: rustix::process::Pid) -> ! {
-    // An error in a parser ends it without a word; its parent sees that it has gone.
+    // A bug in a parser ends it silently; its parent sees that it is gone.
     std::panic::set_hook(Box::new(|_| std::process::abort()));
     if confinement::enter(&socket, parent, MAX_MEMORY).is_ok() {
         let mut files = HashMap::new();
@@ -368,7 +368,7 @@ fn serve(socket: OwnedFd, parent: rustix::process::Pid) -> ! {
             }
         }
     }
-    // SAFETY: nothing of the parent's is to be run at the exit of this copy of it.
+    // SAFETY: no exit handler of the parent may run in this copy of it.
     unsafe { libc::_exit(0) }
 }
 
@@ -407,7 +407,7 @@ fn answer(files: &mut HashMap<u32, ElfNames>, question: &[u8], file: Option<Targ
     }
 }
 
-/// Of what it is the answer; offset and names, as far as they fit.
+/// The range that has this answer; offset and names, as far as they fit.
 fn encode(found: &AtPlace) -> Vec<u8> {
     let mut answer = [found.same.start.to_le_bytes(), found.same.end.to_le_bytes()].concat();
     let Some(named) = &found.named else {

@@ -1,20 +1,20 @@
-//! Room for stacks that are new. A process can make every stack another one (deep recursion, code that is compiled at run time):
-//! naming them takes CPU, and each is a row, for as long as a recording goes on. Both have a bound here. What finds no room is
-//! counted, and has a stack of one frame that says so.
+//! Limits new stacks. A process can make every stack a different one (deep recursion, code compiled at run time): naming them
+//! takes CPU, and each is a row, for as long as a recording goes on. Both are limited here. A stack without room is counted, and
+//! replaced by one of a single frame that says so.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::allowance::Allowance;
 
-/// Stacks that may be new at once, and in every second after that. A real server's first minute has had 40,000.
+/// New stacks allowed at once, and in every second after that. A real server's first minute had 40,000.
 const STACKS: f64 = 200_000.0;
 const STACKS_A_SECOND: f64 = 200.0;
-/// CPU time of naming what is new, in seconds: at once, and in every second after that. Files that were made to take long, as many
-/// as are read, take half of it.
+/// CPU time for naming new stacks, in seconds: at once, and in every second after that. Files crafted to take long, as many as are
+/// read, take half of it.
 const CPU_S: f64 = 20.0;
 const CPU_S_A_SECOND: f64 = 0.2;
-/// In such a time a process may take as many stacks as it leaves: however many it has, others find room.
+/// In this time a process may take as many stacks as it leaves, so that others find room however many it has.
 const SHARE: Duration = Duration::from_secs(60);
 
 /// See the module.
@@ -22,7 +22,7 @@ const SHARE: Duration = Duration::from_secs(60);
 pub(super) struct Room {
     stacks: Allowance,
     cpu_s: Allowance,
-    /// Stacks that a process has taken since then.
+    /// Stacks that each process has taken since then.
     taken: HashMap<u32, f64>,
     since: Instant,
     refused: u64,
@@ -52,7 +52,7 @@ impl Room {
         is_there
     }
 
-    /// Looking at it has taken so much CPU time, in nanoseconds.
+    /// Looking at it took this much CPU time, in nanoseconds.
     pub(super) fn use_cpu(&mut self, ns: u64) {
         self.cpu_s.use_up(ns as f64 / 1e9);
     }
@@ -63,7 +63,7 @@ impl Room {
         *self.taken.entry(process).or_default() += 1.0;
     }
 
-    /// Stacks for which there was none.
+    /// Stacks for which there was no room.
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }

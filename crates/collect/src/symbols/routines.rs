@@ -1,4 +1,4 @@
-//! Functions of a procedural language in a stack: their names, and between which frames they stand.
+//! Procedural-language functions in a stack: their names, and between which frames they belong.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -10,12 +10,12 @@ use crate::database::RawRoutine;
 
 /// The interpreter's file, in the directory of each server's libraries.
 const INTERPRETER: &str = "/plpgsql.so";
-/// Functions of the interpreter, one of which it is called through for each function that it executes. They are exported: a stripped
-/// interpreter names them too.
+/// Functions through which the interpreter is called for each function that it executes. They are exported: even a stripped interpreter
+/// names them.
 const ENTRIES: [&str; 2] = ["plpgsql_call_handler", "plpgsql_inline_handler"];
-/// More are not told.
+/// Any more are not reported.
 const MAX_ROUTINES: usize = dbt_size::MAX_ROUTINES.0 as usize;
-/// Names that are remembered.
+/// Maximum number of names remembered.
 const NAMES: usize = 10_000;
 
 /// Whether it is the file of the interpreter.
@@ -25,7 +25,7 @@ pub(crate) fn is_interpreter(file: &str) -> bool {
         .ends_with(INTERPRETER)
 }
 
-/// One, with its name.
+/// A function, with its name.
 pub(super) type NamedRoutine = (RawRoutine, Rc<str>);
 
 /// Names that were read, by process, function and its id.
@@ -64,12 +64,12 @@ impl RoutineNames {
     }
 }
 
-/// The frames of a stack, root first, with two for each function of PL/pgSQL (innermost first, with their lines): one for all of it, one
-/// for the line. Each stands above the frame through which the interpreter was called for it. What is called last may not have come to
-/// its function yet, and then the list does not have it; but where the list is cut, or the stack is, the innermost are there.
+/// The frames of a stack, root first, with two more for each PL/pgSQL function (innermost first, with their lines): one for all of it,
+/// one for the line. They follow the frame through which the interpreter was called for it. The last call may not have reached its
+/// function yet, which is then not in the list; but if the list or the stack is truncated, the innermost are there.
 pub(super) fn with_routines(frames: Vec<Frame>, routines: &[NamedRoutine]) -> Vec<Frame> {
     let entries = frames.iter().filter(|frame| is_entry(frame)).count();
-    // Entries, from the root, of functions that are not in a list that is cut; and the functions whose entries a stack that is cut lacks.
+    // Entries, from the root, whose functions a truncated list lacks; then, the functions whose entries a truncated stack lacks.
     let without = match routines.len() {
         MAX_ROUTINES => entries.saturating_sub(MAX_ROUTINES),
         _ => 0,
@@ -149,7 +149,7 @@ mod tests {
             labels(&["main", "E", "a", "E", "b"], &[("inner()", 3), ("outer()", 7)]),
             "main E outer() outer() line 7 a E inner() inner() line 3 b"
         );
-        // It has not come to a line.
+        // It has not reached a line.
         assert_eq!(labels(&["main", "E", "a"], &[("f()", 0)]), "main E f() a");
         assert_eq!(labels(&["main"], &[]), "main");
     }

@@ -1,32 +1,32 @@
-//! Where the members of a structure of a C program lie, as debug information says it (DWARF).
+//! Where the members of a C structure are, according to debug information (DWARF).
 //!
-//! It is read where names are read, in a process of its own ([`super::namer`]): what a file says may be made to take for ever.
+//! It is read where names are read, in a process of its own ([`super::namer`]): a crafted file may take for ever.
 
 use gimli::{
     AttributeValue, DebugInfoOffset, DebuggingInformationEntry, Dwarf, EntriesTreeNode, Reader, Unit,
     UnitOffset,
 };
 
-/// Types that stand between a member and one that says its size: names of it, `const`, `volatile`.
+/// Maximum number of types between a member and a type with a size: typedefs, `const`, `volatile`.
 const MOST_BETWEEN: usize = 16;
 
 /// A member of a structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Member {
-    /// Bytes from the begin of the structure.
+    /// Bytes from the start of the structure.
     pub(crate) offset: u64,
-    /// Its own.
+    /// Its size.
     pub(crate) bytes: u64,
 }
 
-/// These members of the first structure of this name that is described as a whole: none of one that is not there, or whose size is not
-/// said. None: there is no such structure, or the debug information is damaged.
+/// These members of the first structure with this name that is fully described; None for one that does not exist or has no known size.
+/// None: there is no such structure, or the debug information is damaged.
 pub(super) fn members<R: Reader>(
     dwarf: &Dwarf<R>,
     structure: &str,
     wanted: &[&str],
 ) -> Option<Vec<Option<Member>>> {
-    // What files share stands in a file of its own, in units like theirs.
+    // What files share is in a file of its own, in units like theirs.
     [Some(dwarf), dwarf.sup()]
         .into_iter()
         .flatten()
@@ -37,7 +37,7 @@ fn members_in<R: Reader>(dwarf: &Dwarf<R>, structure: &str, wanted: &[&str]) -> 
     let mut units = dwarf.units();
     while let Ok(Some(header)) = units.next() {
         let Ok(unit) = dwarf.unit(header) else { continue };
-        // One unit that is damaged costs what it says.
+        // A damaged unit costs only its own contents.
         if let Ok(Some(found)) = members_in_unit(dwarf, &unit, structure, wanted) {
             return Some(found);
         }
@@ -45,7 +45,7 @@ fn members_in<R: Reader>(dwarf: &Dwarf<R>, structure: &str, wanted: &[&str]) -> 
     None
 }
 
-/// Of the structure, if it is described as a whole in this unit.
+/// Members of the structure, if it is fully described in this unit.
 fn members_in_unit<R: Reader>(
     dwarf: &Dwarf<R>,
     unit: &Unit<R>,
@@ -66,7 +66,7 @@ fn members_in_unit<R: Reader>(
     Ok(None)
 }
 
-/// Those of the structure at a node.
+/// Members of the structure at a node.
 fn members_of<R: Reader>(
     dwarf: &Dwarf<R>,
     unit: &Unit<R>,
@@ -107,7 +107,7 @@ fn is_called<R: Reader>(
     text.is_some_and(|text| text.to_slice().is_ok_and(|text| *text == *name.as_bytes()))
 }
 
-/// Bytes of a type that is referred to.
+/// Bytes of a referenced type.
 fn size<R: Reader>(
     dwarf: &Dwarf<R>,
     unit: &Unit<R>,
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::target_file::TargetFile;
 
-    /// As PostgreSQL writes structures: with names of types, enumerations, pointers, and declarations before the whole.
+    /// As PostgreSQL writes structures: with typedefs, enumerations, pointers, and declarations before the definition.
     const SOURCE: &str = "
         typedef unsigned int Oid; typedef long Timestamp; typedef Timestamp TimestampTz;
         typedef enum Kind { A, B } Kind;

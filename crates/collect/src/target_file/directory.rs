@@ -1,4 +1,4 @@
-//! Directories that a traced process decides on: what is in them may be looked at, and no link leads out of the process's root.
+//! Directories under the control of a traced process: their contents may be looked at, no link leads out of its root.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -23,7 +23,7 @@ const OPENS: OFlags = OFlags::RDONLY
 #[derive(Debug)]
 pub(crate) struct TargetDirectory {
     directory: OwnedFd,
-    /// Where it is below the root, as far as that is known: for links that are relative.
+    /// Where it is below the root, as far as that is known: for relative links.
     path: PathBuf,
     root: Rc<OwnedFd>,
 }
@@ -42,7 +42,7 @@ impl TargetDirectory {
         })
     }
 
-    /// A directory in it that is no link.
+    /// A directory in it that is not a link.
     ///
     /// # Errors
     /// It cannot be opened.
@@ -55,14 +55,14 @@ impl TargetDirectory {
         })
     }
 
-    /// The directory to which a link in it leads, if that lies below the root of the process. Where the kernel cannot keep links
-    /// there (before Linux 5.6), none is followed.
+    /// The directory that a link in it leads to, if that is below the root of the process. If the kernel cannot enforce that
+    /// (before Linux 5.6), no link is followed.
     ///
     /// # Errors
     /// It cannot be opened, or there is none.
     pub(crate) fn behind_link(&self, name: &CStr) -> io::Result<TargetDirectory> {
         let link: CString = rustix::fs::readlinkat(&self.directory, name, Vec::new())?;
-        // An absolute one takes the place of the rest.
+        // An absolute link replaces the rest.
         let path = self.path.join(OsStr::from_bytes(link.to_bytes()));
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         Ok(TargetDirectory {
@@ -75,7 +75,7 @@ impl TargetDirectory {
     /// A file in it; links are not followed.
     ///
     /// # Errors
-    /// There is none, or it is no regular file.
+    /// There is none, or it is not a regular file.
     pub(crate) fn file(&self, name: &CStr) -> io::Result<TargetFile> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         TargetFile::of(&rustix::fs::openat(&self.directory, name, flags, Mode::empty())?)
@@ -89,7 +89,7 @@ impl TargetDirectory {
         Ok(Dir::read_from(&self.directory)?)
     }
 
-    /// The file system that it lies on.
+    /// The file system that it is on.
     ///
     /// # Errors
     /// The kernel does not say.
@@ -97,7 +97,7 @@ impl TargetDirectory {
         Ok(rustix::fs::fstat(&self.directory)?.st_dev)
     }
 
-    /// As if a process with this root worked there.
+    /// As if it were the working directory of a process with this root.
     #[cfg(test)]
     pub(crate) fn below(root: &Path, path: &Path) -> io::Result<TargetDirectory> {
         let root = open_directory(root)?;

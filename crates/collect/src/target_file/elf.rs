@@ -1,18 +1,18 @@
 //! An ELF file of a traced process, read in part into memory of our own.
 //!
-//! What comes out is an ELF file again, so that `object` reads it as any other: headers, program headers and section headers, and
-//! of the sections' contents those that were asked for, decompressed. All else reads as a section without contents. Its parts lie at
-//! other offsets than in the file; those that the program headers state are the file's.
+//! The result is an ELF file again, which `object` reads like any other: headers, program headers and section headers, and the
+//! contents of the sections that were asked for, decompressed. All others read as sections without contents. Its parts are at other
+//! offsets than in the file; the offsets in program headers are the file's.
 
 use std::io::{self, Read};
 
 use super::TargetFile;
 
-/// Program headers, section headers, and bytes of the sections' names, at most.
+/// Maximum number of program headers, of section headers, and bytes of the sections' names.
 const MAX_SEGMENTS: usize = 4_096;
 const MAX_SECTIONS: usize = 65_536;
 const MAX_NAMES: usize = 4 << 20;
-/// Of all notes, among them the build id.
+/// Maximum bytes of all notes, among them the build id.
 const MAX_NOTES: usize = 256 << 10;
 
 const HEADER: usize = 64;
@@ -28,7 +28,7 @@ const ELFCOMPRESS_ZLIB: u32 = 1;
 /// Reads the sections of these names, as long as together they have no more than `most` bytes.
 ///
 /// # Errors
-/// It is no 64-bit little-endian ELF file, is shorter than it says, or has more of these sections than fits.
+/// It is not a 64-bit little-endian ELF file, is shorter than it says, or has more of these sections than fits.
 pub(crate) fn read(file: &TargetFile, wanted: impl Fn(&[u8]) -> bool, most: usize) -> io::Result<Vec<u8>> {
     let header = file.read_at(0, HEADER)?;
     if !header.starts_with(b"\x7fELF\x02\x01") {
@@ -163,7 +163,7 @@ fn bad(what: &'static str) -> io::Error {
 }
 
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    // Headers have their full size: all places are in there.
+    // Headers have their full size: all positions are within them.
     std::array::from_fn(|n| bytes[at + n])
 }
 

@@ -1,14 +1,14 @@
-//! Files that a traced process decides on, and that dbtime reads with more rights than it has: its executable and libraries,
-//! their debug files, what its compilers write for profilers, what lies in its working directory. They are opened here and
-//! nowhere else, by these rules:
+//! Files under the control of a traced process, which dbtime reads with more privileges than the process has: its executable and
+//! libraries, their debug files, what its compilers write for profilers, files in its working directory. They are opened here
+//! and nowhere else, by these rules:
 //!
 //! - A name is resolved below the root of the process itself; no link leads out of there (openat2(2), `RESOLVE_IN_ROOT`).
-//! - What the name leads to is looked at before it is opened: a regular file, or nothing. A device is never opened, a FIFO never
+//! - What the name leads to is checked before it is opened: only regular files are. A device is never opened, a FIFO never
 //!   waited for.
-//! - Contents are read into memory of this process, as much as the reader says at most. They are never mapped: whoever
-//!   shortens a mapped file kills its reader with SIGBUS. No size that the file states is believed.
+//! - Contents are read into memory of this process, up to the reader's limit. They are never mapped: truncating a mapped file
+//!   kills its reader with SIGBUS. No size that the file states is trusted.
 //!
-//! A file that breaks a rule, or cannot be read, costs what it would have told.
+//! A file that breaks a rule, or cannot be read, costs only the information in it.
 
 mod directory;
 pub(crate) mod elf;
@@ -35,7 +35,7 @@ pub(crate) struct TargetFile {
 }
 
 impl TargetFile {
-    /// The executable of a process, also when it has been deleted.
+    /// The executable of a process, even if it has been deleted.
     ///
     /// # Errors
     /// The process is gone, or may not be looked at.
@@ -46,7 +46,7 @@ impl TargetFile {
     /// What a link of /proc leads to: the kernel resolves it, no name is looked up.
     ///
     /// # Errors
-    /// It may not be followed, or leads to no regular file.
+    /// It may not be followed, or does not lead to a regular file.
     pub(crate) fn behind(link: &Path) -> io::Result<TargetFile> {
         let found = rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         TargetFile::of(&found)
@@ -55,7 +55,7 @@ impl TargetFile {
     /// A file by its name as the process sees it.
     ///
     /// # Errors
-    /// There is none, it lies outside of the process's root, or is no regular file.
+    /// There is none, it is outside of the process's root, or not a regular file.
     pub(crate) fn below_root(pid: u32, name: &Path) -> io::Result<TargetFile> {
         TargetFile::below(&process::path(pid, "root"), name)
     }
@@ -63,7 +63,7 @@ impl TargetFile {
     /// A file in the working directory of a process; links are not followed.
     ///
     /// # Errors
-    /// There is none, or it is no regular file.
+    /// There is none, or it is not a regular file.
     pub(crate) fn in_working_directory(pid: u32, name: &str) -> io::Result<TargetFile> {
         let directory = open_directory(&process::path(pid, "cwd"))?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -71,7 +71,7 @@ impl TargetFile {
         TargetFile::of(&found)
     }
 
-    /// A file below a directory of which no link leads out.
+    /// A file below a directory; no link leads out of that.
     ///
     /// # Errors
     /// As [`TargetFile::below_root`].
@@ -80,7 +80,7 @@ impl TargetFile {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let found = match rustix::fs::openat2(&root, name, flags, Mode::empty(), resolve) {
-            // Linux before 5.6, or a container that forbids what it does not know.
+            // Linux before 5.6, or a container that forbids unknown system calls.
             Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => open_without_links(root, name)?,
             other => other?,
         };
@@ -101,7 +101,7 @@ impl TargetFile {
     /// A file that is open already.
     ///
     /// # Errors
-    /// It is no regular file.
+    /// It is not a regular file.
     pub(crate) fn new(file: File) -> io::Result<TargetFile> {
         let metadata = file.metadata()?;
         if !metadata.is_file() {
@@ -110,12 +110,12 @@ impl TargetFile {
         Ok(TargetFile { file, metadata })
     }
 
-    /// What it was when it was opened.
+    /// Its metadata when it was opened.
     pub(crate) fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// When it was last written to, as it is now.
+    /// When it was last written to, up to now.
     ///
     /// # Errors
     /// The kernel does not say.
@@ -128,12 +128,12 @@ impl TargetFile {
         self.metadata.uid() == 0 || users.contains(&self.metadata.uid())
     }
 
-    /// Bytes at an offset, all of them.
+    /// Exactly this many bytes at an offset.
     ///
     /// # Errors
     /// It is shorter, or cannot be read.
     pub(crate) fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Vec<u8>> {
-        // Memory is taken for what is there, not for what is asked for.
+        // Memory is allocated for what is there, not for what is asked for.
         let there = self.file.metadata()?.len().saturating_sub(offset);
         if (bytes as u64) > there {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -145,7 +145,7 @@ impl TargetFile {
         Ok(buffer)
     }
 
-    /// From an offset on, at most so many bytes.
+    /// From an offset on, at most this many bytes.
     pub(crate) fn from(&self, offset: u64, most: u64) -> impl Read + use<'_> {
         From {
             file: &self.file,
@@ -157,7 +157,7 @@ impl TargetFile {
     /// Text of a small file: its first 4 KB.
     ///
     /// # Errors
-    /// It cannot be read, or is no text.
+    /// It cannot be read, or is not text.
     pub(crate) fn small_text(&self) -> io::Result<String> {
         let mut text = String::new();
         self.from(0, 4096).read_to_string(&mut text)?;
@@ -189,7 +189,7 @@ fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// Where the kernel cannot keep links below a root, none is followed: name by name from the root.
+/// If the kernel cannot keep links below a root, none is followed: name by name from the root.
 fn open_without_links(root: OwnedFd, name: &Path) -> io::Result<OwnedFd> {
     let mut parts = Vec::new();
     for part in name.components() {
@@ -228,7 +228,7 @@ mod tests {
 
     use super::*;
 
-    /// A root with a file, and a file beside it that nobody in there may reach.
+    /// A root with a file, and a file next to it that must not be reachable from inside.
     fn root() -> (PathBuf, PathBuf) {
         static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

@@ -1,7 +1,6 @@
 //! What the kernel needs to unwind user stacks: tables of the modules, and where each process has them mapped.
 //!
-//! Tables are made by a thread of their own, so that nobody waits for them but, at the start and for a second at most, the first
-//! sample.
+//! Tables are built by a thread of their own: only the first sample waits for them, at the start and for a second at most.
 
 mod modules;
 #[cfg(test)]
@@ -20,19 +19,19 @@ use crate::symbols::routines::is_interpreter;
 use crate::{CollectError, priority, privilege};
 use modules::Modules;
 
-/// What was not known when a sample was taken may be mapped since: the process's map is read again, but not more often than
-/// this, and, as long as nothing new is found in it (code that is compiled at run time), ever more seldom.
+/// Code that was unknown when a sample was taken may have been mapped since: the process's map is read again, but not more often
+/// than this, and less and less often as long as nothing new is found in it (code compiled at run time).
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// How long the first sample waits for the first tables: on an idle host they are there by then.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What was made, and what found no room.
+/// What was built, and what found no room.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct UnwindStatistics {
     /// Kernel memory of the tables.
     pub(crate) table_bytes: u64,
-    /// Time that making them took.
+    /// Time that building them took.
     pub(crate) build_ns: u64,
     /// Modules whose tables found no room, address spaces, and mappings.
     pub(crate) without_room: u64,
@@ -47,7 +46,7 @@ enum Request {
     Map(u32),
     /// It has ended.
     End(u32),
-    /// Say when all before is done.
+    /// Report when everything before is done.
     Tell(Sender<()>),
 }
 
@@ -58,7 +57,7 @@ type Mapped = (bool, u32, Option<u32>);
 pub(crate) struct Unwinding {
     requests: Sender<Request>,
     maps: Option<Sender<UnwindMaps>>,
-    /// What became of requests.
+    /// Results of requests.
     mapped: Receiver<Mapped>,
     /// 0 = none.
     parent: u32,
@@ -71,8 +70,8 @@ pub(crate) struct Unwinding {
 }
 
 impl Unwinding {
-    /// Begins to make tables, before there is anything in the kernel that could take them: of the process whose children are
-    /// recorded, or, where there is none, of the first of those that are.
+    /// Starts building tables before the kernel has anything to put them into: for the process whose children are recorded or, if
+    /// there is none, for the first of those that are.
     pub(crate) fn start(parent: Option<u32>, members: &[Member]) -> Result<Unwinding, CollectError> {
         let first = parent.or(members.first().map(|member| member.pid)).unwrap_or(0);
         let (requests, of_thread) = channel();
@@ -109,13 +108,13 @@ impl Unwinding {
             && sender.send(maps).is_ok()
             && self.requests.send(Request::Tell(tell)).is_ok()
         {
-            // After that long samples are taken all the same; until the tables are there, of a user stack only its leaf is known.
+            // After that, samples are taken anyway; until the tables are there, only the leaf of a user stack is known.
             let _ = told.recv_timeout(PATIENCE);
         }
         self.mapped();
     }
 
-    /// Names the process whose children are recorded.
+    /// Sets the process whose children are recorded.
     pub(crate) fn set_parent(&mut self, pid: u32) {
         self.parent = pid;
         self.parent_space = 0;
@@ -135,7 +134,7 @@ impl Unwinding {
         self.parent_space
     }
 
-    /// A sample of the process had an address in no mapping that is known.
+    /// A sample of the process had an address in no known mapping.
     pub(crate) fn look_again(&mut self, pid: u32, now: Instant) {
         let (due, pause) = self.looked.entry(pid).or_insert((now, SHORTEST_PAUSE));
         if now < *due {
@@ -158,7 +157,7 @@ impl Unwinding {
         self.pending > 0
     }
 
-    /// Processes whose address space has become known since the last call, and its number.
+    /// Processes whose address space has become known since the last call, with its number.
     pub(crate) fn mapped(&mut self) -> Vec<(u32, u32)> {
         let mut known = Vec::new();
         for (request_was_map, pid, space) in self.mapped.try_iter() {
@@ -172,7 +171,7 @@ impl Unwinding {
         known
     }
 
-    /// So far.
+    /// Statistics so far.
     pub(crate) fn statistics(&self) -> UnwindStatistics {
         self.statistics.lock().map(|s| *s).unwrap_or_default()
     }
@@ -192,12 +191,12 @@ fn work(
 ) {
     let begin = Instant::now();
     let mut modules = Modules::default();
-    // Done again with the first request, by then out of memory.
+    // Done again with the first request, then from what is remembered.
     let _ = modules.of_process(first);
     let tables = new_tables(&mut modules);
     let mut build_time = begin.elapsed();
     let Ok(maps) = maps.recv() else { return };
-    // What it reads is written by others. If it cannot be given up here, the rest is as it was.
+    // It reads what others wrote. If privileges cannot be given up here, the rest works as before.
     let _ = privilege::keep_only(privilege::READS_PROCESSES);
     let mut spaces = Spaces {
         modules,
@@ -223,7 +222,7 @@ fn work(
                 None
             }
             Request::Tell(sender) => {
-                // The first tables are there: later ones do not stand before the database. Nothing is lost if it fails.
+                // The first tables are there: later ones must not take precedence over the database. Nothing is lost if it fails.
                 let _ = priority::give_up();
                 let _ = sender.send(());
                 None
@@ -245,10 +244,10 @@ fn work(
     }
 }
 
-/// Some tables, made in the kernel.
+/// Some tables, created in the kernel.
 struct NewTables {
     made: Vec<KernelTable>,
-    /// The kernel makes so many of them not.
+    /// How many the kernel did not create.
     refused: usize,
 }
 
@@ -272,11 +271,11 @@ impl NewTables {
     }
 }
 
-/// Address spaces in the kernel: processes whose code lies at the same places share one.
+/// Address spaces in the kernel: processes whose code is at the same places share one.
 struct Spaces {
     maps: UnwindMaps,
     modules: Modules,
-    /// By what they map: number, and processes that have it.
+    /// By what they map: number, and how many processes have it.
     numbers: HashMap<Rc<[CodeMapping]>, (u32, usize)>,
     of_process: HashMap<u32, Rc<[CodeMapping]>>,
     free: Vec<u32>,
@@ -286,9 +285,9 @@ struct Spaces {
 }
 
 impl Spaces {
-    /// Reads the map of a process. Returns the number of its address space; none when there is none, or no room for it.
+    /// Reads the map of a process. Returns the number of its address space; None if there is none, or no room for it.
     fn map(&mut self, pid: u32) -> Option<u32> {
-        // It has ended, or may not be looked at: nothing can be said of it.
+        // It has ended, or may not be looked at: nothing is known about it.
         let mappings = self.modules.of_process(pid).ok()?;
         while !self.modules.new_tables.is_empty() {
             self.without_room += new_tables(&mut self.modules).add_to(&self.maps);
@@ -357,7 +356,7 @@ impl Spaces {
         })
     }
 
-    /// The process does not have its address space any longer. One that nobody has is free for another.
+    /// The process no longer has its address space. One that no process has is free for another.
     fn end(&mut self, pid: u32) {
         let Some(code) = self.of_process.remove(&pid) else {
             return;

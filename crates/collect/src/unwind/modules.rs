@@ -1,4 +1,4 @@
-//! Tables of the modules that are mapped somewhere: each is made once.
+//! Tables of the modules that are mapped somewhere: each is built once.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -13,15 +13,15 @@ use crate::target_file::{TargetFile, elf};
 /// Kernel memory for all tables, bytes: about six million rows.
 const MAX_BYTES: usize = 64 << 20;
 
-/// Bytes of the descriptions of a module's frames, at most: the largest known, of 300 MB of code, have 30 MB.
+/// Maximum bytes of a module's frame descriptions: the largest known, of 300 MB of code, have 30 MB.
 const MAX_FRAMES: usize = 128 << 20;
-/// Modules that are known, and their parts that hold code. A process can map ever new files; those that come later have no table.
+/// Maximum number of known modules, and of code segments of one. A process can keep mapping new files; later ones have no table.
 const MAX_MODULES: usize = 10_000;
 const MAX_SEGMENTS: usize = 64;
-/// After so many modules that took more time or memory than any real one, only root's own files are read.
+/// After this many modules that took more time or memory than any real one, only root's own files are read.
 const PATIENCE: u32 = 3;
 
-/// Where a module's code is loaded to: part of its file.
+/// A part of a module's file that has code, and where it is loaded to.
 #[derive(Debug, Clone, Copy)]
 struct Segment {
     offset: u64,
@@ -29,7 +29,7 @@ struct Segment {
     address: u64,
 }
 
-/// A module: where its code lies and which table it has.
+/// A module: where its code is and which table it has.
 #[derive(Debug, Default)]
 pub(super) struct Module {
     code: Vec<Segment>,
@@ -40,7 +40,7 @@ pub(super) struct Module {
 }
 
 impl Module {
-    /// Address of the begin of the table's code in an address space; none where the mapping holds no code of the file.
+    /// Start of the table's code in an address space; None if the mapping has no code of the file.
     pub(super) fn code_in(&self, mapping: &Mapping) -> Option<u64> {
         let segment = self
             .code
@@ -68,7 +68,7 @@ pub(super) struct Modules {
     /// Modules whose tables found no room.
     pub(super) without_room: u64,
     made_to_blow_up: u32,
-    /// The module of those that are not known: it has no table.
+    /// The module that stands for unknown ones: it has no table.
     nothing: Option<usize>,
 }
 
@@ -143,7 +143,7 @@ impl Modules {
             ..Module::default()
         };
         let is_known = file.architecture() == object::Architecture::X86_64;
-        // A parser's error is to cost this module, not all.
+        // A bug in a parser must cost only this module, not all.
         let table = AssertUnwindSafe(|| if is_known { Table::of_file(&file) } else { Ok(None) });
         match catch_unwind(table).unwrap_or(Err(TooMuch)) {
             Ok(Some(table)) if self.bytes + table.bytes() <= MAX_BYTES => {

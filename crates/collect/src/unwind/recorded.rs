@@ -1,4 +1,4 @@
-//! The kernel's own unwinder, compiled for user space, over recorded registers and memory.
+//! The BPF unwinder, compiled for user space, over recorded registers and memory.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -53,7 +53,7 @@ enum Memory {
 }
 
 extern "C" fn read_memory(to: *mut u8, size: u64, from: u64, memory: *const c_void) -> i64 {
-    // SAFETY: the unwinder hands on the pointer that it was given, and a buffer of its own.
+    // SAFETY: the unwinder passes on the pointer that it was given, and a buffer of its own.
     let (memory, to) = unsafe {
         (
             &*memory.cast::<Memory>(),
@@ -193,7 +193,7 @@ fn frames_are_followed_by_stack_pointer_and_frame_pointer_to_the_outermost() {
     let found = recorded.always(CODE + 0x310, STACK, STACK + 24);
     assert_eq!(found.addresses, [CODE + 0x310, CODE + 0x250, CODE + 0x150]);
     assert_eq!((found.end, found.new_code), (COMPLETE, false));
-    // On the first instruction of the middle one its frame is not made yet.
+    // On the first instruction of the middle one, its frame is not set up yet.
     let mut recorded = Recorded::of_rows(&three_functions(), vec![CODE + 0x150]);
     let found = recorded.always(CODE + 0x200, STACK, 0xdead);
     assert_eq!((found.addresses.len(), found.end), (2, COMPLETE));
@@ -215,7 +215,7 @@ fn the_rarer_rules() {
             (Some(&(CODE + 0x150)), COMPLETE)
         )
     };
-    // An aligned stack: the CFA is what lies at bp - 8; the caller's frame pointer where bp points to.
+    // An aligned stack: the CFA is the word at bp - 8; the caller's frame pointer is where bp points to.
     let rows = [
         end,
         (0x200, rule(Kind::BpDeref, -1, BP_AT_BP)),
@@ -223,7 +223,7 @@ fn the_rarer_rules() {
     ];
     let mut recorded = Recorded::of_rows(&rows, vec![STACK + 32, 77, 0, CODE + 0x150]);
     ends(recorded.always(CODE + 0x210, STACK, STACK + 8));
-    // OpenSSL's: what lies at sp + 8, plus 8.
+    // OpenSSL's: the word at sp + 8, plus 8.
     let rows = [
         end,
         (0x200, rule(Kind::SpDeref, 1, 0)),
@@ -333,7 +333,7 @@ unsafe extern "C" {
 }
 
 extern "C" fn note_address(context: *mut UnwindOfLibgcc, addresses: *mut c_void) -> i32 {
-    // SAFETY: libgcc hands on the vector that it was given, and its own context.
+    // SAFETY: libgcc passes on the vector that it was given, and its own context.
     unsafe { (*addresses.cast::<Vec<u64>>()).push(_Unwind_GetIP(context) as u64) };
     0
 }
@@ -354,7 +354,7 @@ fn by_both(recorded: &mut Recorded) -> Both {
 
 #[track_caller]
 fn assert_same((by_libgcc, own, other): Both, least: usize) {
-    // The first frame stands at two different instructions of this file's function; libgcc ends with a frame of address 0.
+    // The first frame is at two different instructions of this file's function; libgcc ends with a frame of address 0.
     let truth: Vec<u64> = by_libgcc.into_iter().filter(|&ip| ip != 0).skip(1).collect();
     assert!(truth.len() >= least, "{truth:x?}");
     for stack in [own, other] {
@@ -449,7 +449,7 @@ fn callbacks_of_the_c_library_and_signal_handlers_are_the_same_as_by_libgccs_unw
     assert_same(IN_CALLBACK.take().1.expect("it was called"), 7);
 }
 
-/// The index finds for every address what a search from the first row on would.
+/// For every address, the index finds what a search from the first row on would.
 #[test]
 fn every_address_of_a_table_has_its_row() {
     let mut random = fastrand::Rng::with_seed(7);

@@ -1,4 +1,4 @@
-//! The unwinding table of a module: its .eh_frame as rows of eight bytes with an index, as bpf/unwind_rows.h has it.
+//! The unwinding table of a module: its .eh_frame as rows of eight bytes with an index, as bpf/unwind_rows.h defines it.
 
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, DebugFrame, EhFrame, LittleEndian, Operation, Reader, RegisterRule,
@@ -8,21 +8,21 @@ use object::{Object, ObjectSection};
 
 use crate::bpf::{dbt_unwind_kind, dbt_unwind_number, thread_cpu_ns};
 
-/// Rows of one module, at most: a hostile file cannot make more.
+/// Maximum number of rows of one module: a hostile file cannot make more.
 const MAX_ROWS: usize = 6_000_000;
 /// CPU time for one module, in nanoseconds: the largest real one takes a tenth of it. Descriptions can refer to the same
 /// instructions again and again, so that their size says little about their time.
 const MAX_NS: u64 = 3_000_000_000;
 
-/// What describes the frames takes more time or memory than any real file.
+/// The frame descriptions take more time or memory than any real file's.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooMuch;
-/// The index has an entry for every block of so many bytes, as a power of two.
+/// The index has an entry for every block of this many bytes, as a power of two.
 const BLOCK_BITS: u32 = dbt_unwind_number::UNWIND_BLOCK_BITS.0 as u32;
-/// Code of a module, in bytes, at most.
+/// Maximum bytes of a module's code.
 const MAX_CODE: u64 = 1 << 30;
 
-/// By the numbers that the kernel's programs have for them.
+/// By the BPF programs' numbers for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -40,7 +40,7 @@ pub(super) enum Kind {
 
 /// The caller's frame pointer is not known.
 pub(super) const BP_LOST: i8 = dbt_unwind_number::UNWIND_BP_LOST.0 as i8;
-/// It lies where this one points to.
+/// It is where this one points to.
 pub(super) const BP_AT_BP: i8 = dbt_unwind_number::UNWIND_BP_AT_BP.0 as i8;
 
 /// How the caller's frame is found: `struct dbt_unwind_row` without its place.
@@ -78,14 +78,14 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Makes the table of an ELF file; none when it has no descriptions of its frames, or none that can be read.
+    /// Builds the table of an ELF file; None if it has no frame descriptions, or none that can be read.
     ///
     /// # Errors
     /// It would take too much.
     pub(crate) fn of_file(file: &object::File<'_>) -> Result<Option<Table>, TooMuch> {
         let section = |name: &str| {
             let section = file.section_by_name(name)?;
-            // Not decompressed: what the program itself needs at run time never is.
+            // Not decompressed: what the program itself needs at run time is never compressed.
             Some((section.address(), section.data().ok()?))
         };
         let mut bases = BaseAddresses::default();
@@ -116,7 +116,7 @@ impl Table {
     }
 
     pub(super) fn of_rows(mut rows: Vec<Row>) -> Option<Table> {
-        // Where one function ends and the next one begins, what begins counts; it was noted later or earlier.
+        // Where one function ends and the next one begins, the beginning counts, whether it was added later or earlier.
         rows.sort_by_key(|row| (row.address, row.rule.kind != Kind::None));
         let mut kept: Vec<Row> = Vec::with_capacity(rows.len());
         for row in rows {
@@ -153,7 +153,7 @@ impl Table {
             }
             elements.push(match (in_effect, after - first) {
                 (Some(row), 0) => bits(0, kept[row].rule),
-                // Only the first block may begin before its first row: what is before has that row's rule, but is no code.
+                // Only the first block may begin before its first row: what is before it has that row's rule, but is not code.
                 (row, count) => {
                     let low = row.unwrap_or(first);
                     let more = count - usize::from(row.is_none());
@@ -180,7 +180,7 @@ impl Table {
     }
 }
 
-/// `struct dbt_unwind_row` on a machine that keeps the lowest byte first.
+/// `struct dbt_unwind_row` on a little-endian machine.
 fn bits(pc: u32, rule: Rule) -> u64 {
     u64::from(pc)
         | u64::from(rule.cfa.cast_unsigned()) << 32
@@ -188,7 +188,7 @@ fn bits(pc: u32, rule: Rule) -> u64 {
         | (rule.kind as u64) << 56
 }
 
-/// Adds the rows of all functions. What cannot be parsed ends it: rows before stay good.
+/// Adds the rows of all functions. Stops at what cannot be parsed: rows before it stay good.
 fn read_frames<R: Reader<Offset = usize>, S: UnwindSection<R>>(
     section: &S,
     bases: &BaseAddresses,
@@ -209,7 +209,7 @@ where
         else {
             continue;
         };
-        // Functions that the linker has dropped lie at 0.
+        // Functions that the linker has dropped are at 0.
         if function.initial_address() == 0 || function.len() == 0 {
             continue;
         }
@@ -220,7 +220,7 @@ where
                 match table.next_row() {
                     Ok(Some(row)) => {
                         let rule = rule(row, section, signal);
-                        // A trampoline is left by returning to its first byte: the byte before belongs to it too.
+                        // A signal handler returns to the first byte of its trampoline: the byte before belongs to it too.
                         let address = row.start_address().saturating_sub(u64::from(signal));
                         rows.push(Row { address, rule });
                     }
@@ -294,7 +294,7 @@ fn words(bytes: i64) -> Option<i16> {
     (bytes % 8 == 0).then(|| i16::try_from(bytes / 8).ok())?
 }
 
-/// The expressions that compilers, linkers and OpenSSL write for a CFA: a stub of the procedure linkage table,
+/// The CFA expressions that compilers, linkers and OpenSSL write: a stub of the procedure linkage table,
 /// `rsp + 8 + ((rip & 15) >= n) << 3`; a word at an offset from the frame pointer; a word at one from the stack pointer, plus 8.
 fn expression_kind<R: Reader<Offset = usize>, S: UnwindSection<R>>(
     expression: &UnwindExpression<usize>,
@@ -366,12 +366,12 @@ mod tests {
 
     #[test]
     fn descriptions_that_take_for_ever_are_given_up() {
-        // Version 1, no augmentation, factors 1 and -8, return address in register 16; then: a million times nothing.
+        // Version 1, no augmentation, factors 1 and -8, return address in register 16; then a million no-ops.
         let nothing = vec![0; 1 << 20];
         let common = entry(&[&0u32.to_le_bytes(), &[1, 0, 1, 0x78, 16], &nothing]);
         let mut frames = common;
         for function in 1..100_000u64 {
-            // Every function begins with what is common to all.
+            // Every function begins with the common instructions.
             let back = frames.len() as u32 + 4;
             frames.extend(entry(&[
                 &back.to_le_bytes(),

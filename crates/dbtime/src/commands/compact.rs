@@ -1,4 +1,4 @@
-//! `dbtime compact`: few large files of the many small ones of a recording.
+//! `dbtime compact`: merges the many small files of a recording into a few large ones.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,10 +18,10 @@ pub struct CompactArguments {
     recording: PathBuf,
 }
 
-/// Makes one file of each table.
+/// Merges each table into one file.
 ///
 /// # Errors
-/// It is no recording, one that is being made, or it cannot be written.
+/// It is not a recording, is still being recorded, or cannot be written.
 pub(super) fn run(arguments: &CompactArguments) -> anyhow::Result<ExitCode> {
     memory::bound(None);
     let path = arguments.recording.display();

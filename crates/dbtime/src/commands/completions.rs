@@ -1,4 +1,4 @@
-//! `dbtime completions`: what a shell completes words with, from the definition of what can be typed.
+//! `dbtime completions`: shell completion scripts, from the definition of the command line.
 
 use std::process::ExitCode;
 
@@ -20,7 +20,7 @@ pub struct CompletionsArguments {
     shell: Shell,
 }
 
-/// Prints it.
+/// Prints the script.
 ///
 /// # Errors
 /// Standard output cannot be written.

@@ -71,7 +71,7 @@ enum WidthsOf {
     Good,
 }
 
-/// What is written.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DiffFormat {
     /// For people.
@@ -85,10 +85,10 @@ enum DiffFormat {
 }
 
 impl DiffFormat {
-    /// As was typed, or by the ending of the output's name; text for standard output.
+    /// As given, or by the extension of the output's name; text for standard output.
     ///
     /// # Errors
-    /// No format has this ending; the message lists those there are.
+    /// No format has this extension; the message lists those there are.
     fn of(arguments: &DiffArguments) -> Result<DiffFormat, Usage> {
         match arguments.format {
             Some(TableFormat::Json) => return Ok(DiffFormat::Json),
@@ -132,7 +132,7 @@ pub(super) fn run(arguments: &DiffArguments) -> anyhow::Result<ExitCode> {
     });
     let (good, bad) = (good?, bad?);
     let sides = [&good, &bad];
-    // Who has chosen a part knows what to ask.
+    // Users who have selected a part know what to ask.
     let is_all = arguments.selection.filter(&good)? == Filter::default();
     let names = paths.each_ref().map(|path| path.display().to_string());
     let next = |steps: &[NextStep]| match is_all {
@@ -174,10 +174,10 @@ pub(super) fn run(arguments: &DiffArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What changed between two dives, call by call; none where one of the sources is no dive, or another unit of work is wanted.
+/// What changed between two dives, call by call; none if a source is not a dive, or another unit of work is wanted.
 ///
 /// # Errors
-/// One of them has no such part, or no call.
+/// One of them has no such part, or no calls.
 pub(super) fn compare_dives(
     sides: [&Source; 2],
     selection: &Selection,
@@ -193,10 +193,10 @@ pub(super) fn compare_dives(
     Ok(Some(dive_diff((good, &of_good), (bad, &of_bad), top)?))
 }
 
-/// What changed between two sources; none, which is said, where one of them has no DB time.
+/// What changed between two sources; none, with a message, if one of them has no DB time.
 ///
 /// # Errors
-/// They cannot be compared, or not by what was typed.
+/// They cannot be compared, or not by the options given.
 pub(super) fn compare(
     sides: [&Source; 2],
     selection: &Selection,

@@ -1,4 +1,4 @@
-//! `dbtime dive`: calls are captured into a file, which is then imported and reported like any other.
+//! `dbtime dive`: captures calls into a file, which is then imported and reported like any other.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,19 +25,19 @@ use crate::record::{Output, Plan, record};
 use crate::remains::mend_folders;
 use crate::signals::{Second, stop_on_signals};
 
-/// How often the trace is read: well before 16 MB of events have come in.
+/// How often the trace is read: well before 16 MB of events have accumulated.
 const STEP: Duration = Duration::from_millis(20);
-/// Calls to wait for when nothing is said.
+/// Calls to wait for by default.
 const CALLS: u64 = 20;
-/// How long they are waited for, and how long calls are listed, when nothing is said.
+/// How long to wait for them, and how long to list calls, by default.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Samples per second while calls are listed: they are not what is asked for.
+/// Samples per second while listing calls: they are not what is asked for.
 const RATE_HZ: u32 = 99;
 /// Calls to list.
 const LISTED: usize = 100;
-/// Programs that the kernel gives up at once.
+/// BPF programs that the kernel detaches without a noticeable delay.
 const AT_ONCE: usize = 10;
-/// Functions and call paths to show: the rest can be asked of a recording.
+/// Functions and call paths to show: a recording can show the rest.
 const FUNCTIONS: usize = 15;
 const PATHS: usize = 60;
 
@@ -81,12 +81,11 @@ pub struct DiveArguments {
     /// Write the trace as text to this file instead of showing a report
     #[arg(long, value_name = "FILE", conflicts_with = "output")]
     raw: Option<PathBuf>,
-    /// Perhaps kept
     #[command(flatten)]
     recording: NewRecording,
 }
 
-/// What `dive` looks with.
+/// What `dive` traces with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum EngineKind {
     /// Every function, in a private trace instance or else in the kernel's top-level one
@@ -101,7 +100,7 @@ enum EngineKind {
     Tracepoints,
 }
 
-/// What ftrace takes for a pattern of names of functions; it also takes commands, which have a colon.
+/// What ftrace accepts as a pattern of function names; it also accepts commands, which contain a colon.
 fn parse_pattern(text: &str) -> Result<String, String> {
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || "_.*?[]".contains(c);
     if !text.is_empty() && text.chars().all(is_of_name) {
@@ -111,9 +110,9 @@ fn parse_pattern(text: &str) -> Result<String, String> {
     }
 }
 
-/// What is asked of a dive.
+/// What a dive is asked to do.
 enum Request {
-    /// Only to give back what an earlier one has left behind.
+    /// Only restore what an earlier one left changed.
     Restore,
     /// Which system calls a process makes.
     List { pid: u32, duration: Duration },
@@ -121,11 +120,11 @@ enum Request {
     Look(Look),
 }
 
-/// Into which calls to look, and until when.
+/// Which calls to look into, and until when.
 struct Look {
     pid: u32,
     call: SystemCall,
-    /// As many; none: as come in the time.
+    /// How many; none: as many as come in the time.
     calls: Option<u64>,
     patience: Duration,
     engines: Vec<DiveEngine>,
@@ -134,23 +133,23 @@ struct Look {
     kept: Kept,
 }
 
-/// What is kept of it.
+/// What is kept.
 enum Kept {
-    /// Nothing: it is shown.
+    /// Nothing: only shown.
     Nothing,
-    /// The text of the trace: it is not shown.
+    /// The text of the trace: not shown.
     Text(PathBuf),
-    /// A recording, which is shown.
+    /// A recording, which is also shown.
     Recording(PathBuf),
 }
 
 impl Request {
-    /// What these flags ask.
+    /// What these flags ask for.
     ///
     /// # Errors
     /// There is no such system call.
     fn of(arguments: &DiveArguments) -> anyhow::Result<Request> {
-        // The parser takes no --pid with --restore, and needs --call unless it is --list.
+        // The parser allows no --pid with --restore, and requires --call unless --list is given.
         let Some(pid) = arguments.pid else {
             return Ok(Request::Restore);
         };
@@ -160,7 +159,7 @@ impl Request {
                 duration: arguments.duration.unwrap_or(PATIENCE),
             });
         };
-        // Time alone when only a time was typed.
+        // Only a time limit if only a time was given.
         let (calls, patience) = match (arguments.calls, arguments.duration) {
             (None, Some(duration)) => (None, duration),
             (calls, duration) => (Some(calls.unwrap_or(CALLS)), duration.unwrap_or(PATIENCE)),
@@ -188,7 +187,7 @@ impl Request {
     }
 }
 
-/// Those that are tried, one after the other.
+/// The engines to try, one after the other.
 fn engines(typed: Option<EngineKind>) -> Vec<DiveEngine> {
     match typed {
         None => DiveEngine::ALL.to_vec(),
@@ -200,14 +199,14 @@ fn engines(typed: Option<EngineKind>) -> Vec<DiveEngine> {
     }
 }
 
-/// Looks into calls, lists them, or restores what an earlier dive has left behind.
+/// Looks into calls, lists them, or restores what an earlier dive left changed.
 ///
 /// # Errors
-/// Nothing can be traced, what was traced cannot be read, or something of the kernel's could not be given back.
+/// Nothing can be traced, what was traced cannot be read, or a kernel setting could not be restored.
 pub(super) fn run(arguments: &DiveArguments) -> anyhow::Result<ExitCode> {
-    // A second Ctrl-C must not end what gives the kernel's settings back.
+    // A second Ctrl-C must not interrupt restoring the kernel's settings.
     let stop = stop_on_signals(Second::Ignored)?;
-    // A name that does not exist is told before anything is touched.
+    // An unknown name is reported before anything is touched.
     let request = Request::of(arguments)?;
     let tracing = KernelTracing::claim()?;
     for what in tracing.restored() {
@@ -225,7 +224,7 @@ pub(super) fn run(arguments: &DiveArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn look_into(look: &Look, tracing: KernelTracing, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    // Removed with what is in it, unless the text itself is wanted.
+    // Removed with its contents, unless the text itself is wanted.
     let folder = Scratch::new(Scratch::DIVE)?;
     let file = match &look.kept {
         Kept::Text(file) => file.clone(),
@@ -246,7 +245,7 @@ fn look_into(look: &Look, tracing: KernelTracing, stop: &AtomicBool) -> anyhow::
     ended
 }
 
-/// Shows what was captured, or says why there is nothing to be seen.
+/// Shows what was captured, or says why there is nothing to see.
 fn show(facts: &DiveFacts, file: &Path, look: &Look) -> anyhow::Result<ExitCode> {
     let (pid, name) = (look.pid, look.call.name());
     if facts.calls == 0 {
@@ -346,7 +345,7 @@ fn capture(
     Ok((facts, remains))
 }
 
-/// Makes a recording of the text if one is wanted, and shows what is in it.
+/// Makes a recording of the text if one is wanted, and shows its contents.
 fn report(file: &Path, look: &Look) -> anyhow::Result<ExitCode> {
     let about = FileOptions {
         calls: CallOptions {
@@ -434,7 +433,7 @@ fn list(pid: u32, duration: Duration, stop: &Arc<AtomicBool>) -> anyhow::Result<
         ..LatencyOptions::default()
     };
     let latencies = match dbtime_report::latency(&source, &options) {
-        // A kind that is not there is no error here: the process made no call.
+        // A missing kind is not an error here: the process made no call.
         Ok(latencies) if !latencies.kinds.is_empty() => latencies,
         _ => return nothing(),
     };

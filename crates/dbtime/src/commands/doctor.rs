@@ -1,4 +1,4 @@
-//! `dbtime doctor`: what this host allows, and what to do about the rest.
+//! `dbtime doctor`: what this host permits, and what to do about the rest.
 
 use std::process::ExitCode;
 
@@ -22,9 +22,9 @@ pub struct DoctorArguments {
     answer: AnswerFormat,
 }
 
-/// Columns of what was looked at, with the verdict before it.
+/// Width of the name of what was examined, including the verdict before it.
 const INDENT: usize = 26;
-/// Narrower than this no sentence can be.
+/// Sentences cannot be narrower than this.
 const LEAST_WIDTH: usize = 60;
 
 /// Examines the host, and prints what was found.
@@ -99,7 +99,7 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Text in lines of so many columns, broken at blanks.
+/// Text in lines of this width, wrapped at blanks.
 fn broken(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

@@ -1,4 +1,4 @@
-//! `dbtime flame`: a flame graph of a recording, or the stacks for other programs that draw them.
+//! `dbtime flame`: a flame graph of a recording, or stacks for other programs that draw them.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -59,26 +59,26 @@ pub struct FlameArguments {
     output: Option<PathBuf>,
 }
 
-/// The words of `--by` of times.
+/// The values of `--by` for times.
 fn dimension_parser() -> impl TypedValueParser<Value = Dimension> {
     PossibleValuesParser::new(Dimension::OF_TIME.map(Dimension::as_str))
         .try_map(|name| Dimension::parse_of_time(&name))
 }
 
-/// Draws it.
+/// Draws the flame graph.
 ///
 /// # Errors
-/// It cannot be read or written; no format has the ending of the output's name.
+/// The recording cannot be read, the output cannot be written, or no format has its extension.
 pub(super) fn run(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
     memory::bound(arguments.about.max_memory);
     let recording = newest::or_named(arguments.recording.as_deref(), "flame graph")?;
     let output = match &arguments.output {
         Some(output) => output.clone(),
-        // A picture is for who looks at a terminal; a program that reads the next pipe takes folded stacks.
+        // A picture is for a user at a terminal; a program behind a pipe takes folded stacks.
         None if io::stdout().is_terminal() => reading::sibling(&recording, "svg")?,
         None => PathBuf::from("-"),
     };
-    // The format first: a wrong ending shows before a large recording is read.
+    // The format first: a wrong extension shows before a large recording is read.
     let exporter = export::exporter(&output).map_err(|e| Usage(e.to_string()))?;
     let source = reading::open(
         std::slice::from_ref(&recording),
@@ -117,7 +117,7 @@ pub(super) fn run(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What stacks are told apart by: what the format needs, then what was typed or is usual.
+/// What distinguishes stacks: what the format needs, then what was given or is the default.
 fn levels(typed: &[Dimension], needed: &[Dimension], source: &Source) -> Vec<Dimension> {
     let usual = [Dimension::usual(source.meta()), Dimension::State];
     let wanted = if typed.is_empty() { &usual[..] } else { typed };

@@ -96,7 +96,7 @@ pub(super) fn run(arguments: &HtmlArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn html_of_two(sides: [&Source; 2], arguments: &HtmlArguments, output: &Path) -> anyhow::Result<ExitCode> {
-    // The page bounds what it shows itself.
+    // The page itself limits what it shows.
     match compare_dives(sides, &arguments.selection, &arguments.compared, usize::MAX)? {
         Some(answer) => page::write_dive_difference(answer, output)?,
         None => {

@@ -1,4 +1,4 @@
-//! `dbtime import`: a recording of files of other tools.
+//! `dbtime import`: a recording from files of other tools.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ pub struct ImportArguments {
     output: PathBuf,
 }
 
-/// Writes the recording, unless no time is in the files.
+/// Writes the recording, unless the files contain no time.
 ///
 /// # Errors
 /// No file can be imported, or the recording cannot be written.

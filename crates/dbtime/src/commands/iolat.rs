@@ -49,9 +49,9 @@ pub struct IolatArguments {
     stream: StreamFormat,
 }
 
-/// Shorter than this, taking the numbers would be a part of what is measured.
+/// With shorter ones, reading the numbers would become part of what is measured.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
-/// Longer ones are typing errors.
+/// Longer ones are typos.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(86_400);
 
 fn parse_seconds_between(text: &str) -> Result<Duration, String> {
@@ -63,17 +63,17 @@ fn parse_seconds_between(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// How long Ctrl-C may take to be noticed.
+/// How long it may take to notice Ctrl-C.
 const STEP: Duration = Duration::from_millis(50);
 
 /// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// All that was asked for has been shown.
+    /// Everything asked for has been shown.
     Shown,
-    /// The same, but there was nothing in it.
+    /// The same, but it was empty.
     NothingSeen,
-    /// Nobody reads standard output any longer.
+    /// Nobody reads standard output any more.
     ReaderGone,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn run(arguments: &IolatArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Shows intervals until there were enough of them, or until `stop` is set, and then the whole time.
+/// Shows intervals until there are enough, or until `stop` is set, and then the whole time.
 fn show_all(arguments: &IolatArguments, stop: &AtomicBool) -> anyhow::Result<Ended> {
     let mut measured = BlockLatency::start(&BlockOptions {
         devices: arguments.device.clone(),
@@ -152,7 +152,7 @@ fn ended(whole: Option<&BlockIo>) -> Ended {
     }
 }
 
-/// True when it was told to stop before.
+/// True if it was told to stop before that.
 fn sleep_until(moment: Instant, stop: &AtomicBool) -> bool {
     loop {
         if stop.load(Ordering::Relaxed) {
@@ -180,7 +180,7 @@ fn block_io(interval: BlockInterval) -> BlockIo {
     io
 }
 
-/// False when nobody reads any longer.
+/// False if nobody reads any more.
 fn show(io: &BlockIo, format: TableFormat, options: BlockIoOptions) -> anyhow::Result<bool> {
     let text = match format {
         TableFormat::Text => render_block_io(io, options, output::width()),

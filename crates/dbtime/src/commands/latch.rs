@@ -1,4 +1,4 @@
-//! `dbtime latch`: who holds the server's internal locks, and those of transactions, now.
+//! `dbtime latch`: who holds the server's internal locks, and transactions' locks, now.
 
 use std::process::ExitCode;
 
@@ -68,10 +68,10 @@ pub struct LatchArguments {
     format: TableFormat,
 }
 
-/// Looks for some seconds, and shows who held which lock meanwhile.
+/// Samples for some seconds, and shows who held which lock.
 ///
 /// # Errors
-/// What is wanted cannot be understood; recording cannot begin; the output cannot be written.
+/// An argument is not understood; recording cannot begin; the output cannot be written.
 pub(super) fn run(arguments: &LatchArguments) -> anyhow::Result<ExitCode> {
     mend();
     let stop = stop_on_signals(Second::Ends)?;

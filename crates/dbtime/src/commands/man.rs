@@ -1,4 +1,4 @@
-//! `dbtime man`: the manual pages, from the definition of what can be typed.
+//! `dbtime man`: the manual pages, from the definition of the command line.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,10 +21,10 @@ pub struct ManArguments {
 /// Writes a page for the program and one for each command into this directory, for all to read.
 ///
 /// # Errors
-/// There is no such directory, or nothing can be made in it.
+/// There is no such directory, or nothing can be created in it.
 pub(super) fn run(arguments: &ManArguments) -> anyhow::Result<ExitCode> {
     let mut program = Arguments::command().disable_help_subcommand(true);
-    // Commands get their full names by it.
+    // This gives commands their full names.
     program.build();
     write_page(&program, &arguments.directory)?;
     for command in program.get_subcommands().filter(|command| !command.is_hide_set()) {

@@ -1,7 +1,7 @@
-//! What can be typed: a file, or a folder, for each command. It has the command's arguments and what is done with them.
+//! The commands: a file, or a folder, for each, with its arguments and what is done with them.
 //!
-//! A command that loads programs into the kernel, or changes a setting of it, begins with [`crate::remains::mend`]; one that
-//! reads files of others, which can be made to need any amount of memory, with [`crate::memory::bound`].
+//! A command that loads programs into the kernel, or changes a kernel setting, begins with [`crate::remains::mend`]; one that reads other
+//! people's files, which can be crafted to need any amount of memory, with [`crate::memory::bound`].
 
 mod agent;
 mod calibrate;
@@ -30,7 +30,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-/// Sessions of a snapshot that are shown where nothing else is said.
+/// Sessions of a snapshot that are shown by default.
 const SNAPSHOT_SESSIONS: usize = 10;
 
 /// Shows where database time really goes.
@@ -52,9 +52,9 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Those that the program was started with. Ends it where they are none.
+    /// Parses the command line. Exits if it is invalid.
     pub fn of_command_line() -> Arguments {
-        // A negative number is a value, to be refused as such, and no unknown option.
+        // A negative number is a value, to be rejected as such, not an unknown option.
         let command = Arguments::command().mut_subcommands(|command| {
             command.mut_args(|argument| {
                 let takes_values = argument.get_action().takes_values();
@@ -127,10 +127,10 @@ pub enum Command {
 }
 
 impl Command {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
-    /// It could not be done: [`crate::exit_code::of`] says what the program ends with.
+    /// It failed: [`crate::exit_code::of`] gives the exit code.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self {
             Command::Record(arguments) => record::run(&arguments),

@@ -1,4 +1,4 @@
-//! `dbtime record`: progress meanwhile, the ledger at the end, perhaps a page.
+//! `dbtime record`: shows progress while it runs, and the ledger at the end; optionally makes a page.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -30,7 +30,6 @@ use clap::Args;
     after_help = "Examples:\n  sudo dbtime record\n  sudo dbtime record -d 60 -o slow.dbt --html\n  sudo dbtime record --postgres /var/lib/postgresql/15/main --exact=calls -d 30"
 )]
 pub struct RecordArguments {
-    /// Whom
     #[command(flatten)]
     target: TargetOptions,
     /// Also record what receives and replays WAL on this standby of the server, on the same host: commits that wait for it are followed
@@ -43,7 +42,6 @@ pub struct RecordArguments {
     /// Samples per second and session
     #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99, value_parser = any_rate())]
     rate_hz: u32,
-    /// How
     #[command(flatten)]
     precision: Precision,
     /// Record who ends each sleep
@@ -91,7 +89,7 @@ pub struct RecordArguments {
 /// Recording cannot begin, or the recording or the page cannot be written.
 pub(super) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
     mend();
-    // Before all else: whoever is started in the background has Ctrl-C ignored until then.
+    // Before all else: until then, a shell's background job ignores Ctrl-C.
     let stop = stop_on_signals(Second::Ends)?;
     memory::give_back();
     let resolution = Duration::from_secs(arguments.resolution_s.into());
@@ -120,7 +118,7 @@ pub(super) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             task_iterator: arguments.task_iterator,
         },
         duration: arguments.stop.duration,
-        // Before anything is attached: most people notice a wrong name soon, none after an hour.
+        // Before anything is attached: a wrong name should show now, not after an hour.
         output: match (&arguments.output, arguments.rotate) {
             (Some(path), None) => Output::At(output::new_place(path)?),
             (Some(path), Some(_)) => Output::In(Arc::new(directory(path)?)),
@@ -168,12 +166,12 @@ pub(super) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A directory for recordings that get their own names; made if it is not there.
+/// A directory for recordings that get default names; created if it does not exist.
 fn directory(path: &Path) -> anyhow::Result<Directory> {
     Directory::open_or_make(path).with_context(|| path.display().to_string())
 }
 
-/// One of many.
+/// Reports one of many as complete.
 fn say_complete(path: &Path, bytes: u64, line: &mut ProgressLine) {
     line.say(format_args!(
         "complete: {} ({:.1} MB)",
@@ -182,16 +180,16 @@ fn say_complete(path: &Path, bytes: u64, line: &mut ProgressLine) {
     ));
 }
 
-/// A line of JSON for who watches. Where nobody reads them they are dropped: recording waits for nobody.
+/// Prints a line of JSON for whoever watches. If nobody reads, it is dropped: recording never waits.
 fn print_second(second: &Watched) {
     if let Ok(mut line) = serde_json::to_string(second) {
         line.push('\n');
-        // A pipe takes so little at once or not at all.
+        // A pipe takes this little either completely or not at all.
         let _ = rustix::io::write(std::io::stdout(), line.as_bytes());
     }
 }
 
-/// What is recorded, and what it had to do without.
+/// Says what is recorded, and what it has to do without.
 fn say_what(plan: &Plan, meta: &Meta, path: &Path, line: &mut ProgressLine) {
     let until = match plan.duration {
         Some(duration) => format!("for {} s", duration.as_secs_f64()),
@@ -210,7 +208,7 @@ fn say_what(plan: &Plan, meta: &Meta, path: &Path, line: &mut ProgressLine) {
     }
 }
 
-/// One line.
+/// The progress line.
 fn told(standing: &Standing, duration: Option<Duration>) -> String {
     let elapsed = standing.elapsed.as_secs();
     let time = match duration {
@@ -228,7 +226,7 @@ fn told(standing: &Standing, duration: Option<Duration>) -> String {
     )
 }
 
-/// The ledger, perhaps a page, and what to ask next. The recording is read where it was written, whatever its name leads to now.
+/// The ledger, optionally a page, and what to ask next. The recording is read where it was written, whatever its name refers to now.
 fn show(outcome: Outcome, with_page: bool) -> anyhow::Result<()> {
     let Outcome { path, directory, .. } = outcome;
     let source = Source::inside(directory)?;

@@ -1,4 +1,4 @@
-//! `dbtime sched`: context switches as they come, then a summary; perhaps a recording of them.
+//! `dbtime sched`: context switches as they come, then a summary; optionally a recording of them.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,7 +26,6 @@ use crate::signals::{Second, stop_on_signals};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  sudo dbtime sched -d 10 --summary\n  sudo dbtime sched -p 4711")]
 pub struct SchedArguments {
-    /// Whom
     #[command(flatten)]
     target: TargetOptions,
     /// For how long
@@ -44,32 +43,31 @@ pub struct SchedArguments {
     /// For whom
     #[command(flatten)]
     stream: StreamFormat,
-    /// Perhaps kept
     #[command(flatten)]
     recording: NewRecording,
 }
 
-/// What a killed recorder loses at most.
+/// The most that a killed recorder loses.
 const SEGMENT: Duration = Duration::from_secs(5);
-/// Sums are taken so often; single switches at every step.
+/// How often sums are taken; single switches at every step.
 const SUMS: Duration = Duration::from_secs(1);
 /// Rows that wait to be written before a segment is full: some 30 MB.
 const ROWS_IN_MEMORY: usize = 100_000;
-/// Bytes of lines that may wait for who reads them: some 100,000 lines.
+/// Bytes of lines that may wait for their reader: some 100,000 lines.
 const MOST_TEXT: usize = 16 << 20;
 /// How long one step waits for events.
 const STEP: Duration = Duration::from_millis(50);
-/// Switches are a flood: the heading comes again after so many.
+/// Switches are many: the heading is repeated after this many.
 const LINES_OF_A_PAGE: u64 = 1_000;
 
 /// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// All that was asked for has been shown.
+    /// Everything asked for has been shown.
     Shown,
     /// The same, but there was no switch.
     NothingSeen,
-    /// Nobody reads standard output any longer.
+    /// Nobody reads standard output any more.
     ReaderGone,
 }
 
@@ -104,7 +102,7 @@ fn show_all(arguments: &SchedArguments, stop: &AtomicBool) -> anyhow::Result<End
         .transpose()?;
     let mut collector = SwitchCollector::start(&arguments.target.target(), arguments.texts.text.into())?;
     let meta = collector.meta();
-    // From here on this thread takes what the kernel sends, and waits for nobody else.
+    // From here on this thread takes what the kernel sends, and waits for nothing else.
     let sink = place
         .map(|place| Sink::begin(Output::At(place), caller_of_sudo(), false, meta.clone()))
         .transpose()?;
@@ -174,7 +172,7 @@ fn follow(
     }
 }
 
-/// What becomes of the rows.
+/// Where the rows go.
 struct Shown {
     format: TableFormat,
     with_lines: bool,
@@ -206,7 +204,7 @@ impl Shown {
         }
     }
 
-    /// Takes the switches that have come.
+    /// Takes the switches that have arrived.
     fn switches(&mut self, collector: &mut SwitchCollector) {
         let switches = collector.take_switches();
         switches.iter().for_each(|row| self.summary.add_switch(row));
@@ -237,7 +235,7 @@ impl Shown {
         }
     }
 
-    /// Hands on what is to be recorded, if there is to be a recording.
+    /// Hands on rows for the recording, if there is one.
     fn write(&mut self, collector: &SwitchCollector) {
         if let Some(sink) = &mut self.sink {
             let part = part(std::mem::take(&mut self.pending), collector.meta());
@@ -247,18 +245,18 @@ impl Shown {
         }
     }
 
-    /// False when nobody reads any longer, or the recording cannot be written.
+    /// False if nobody reads any more, or the recording cannot be written.
     fn goes_on(&self) -> bool {
         self.printer.is_printing() && self.sink.as_ref().is_none_or(Sink::is_writing)
     }
 
-    /// What came in until an error is shown and written all the same.
+    /// What arrived before an error is still shown and written.
     fn end(mut self, followed: anyhow::Result<()>, collector: &mut SwitchCollector) -> anyhow::Result<Ended> {
         collector.finish();
         self.switches(collector);
         self.sums(collector);
         let meta = collector.meta();
-        // Before the last lines are waited for, which nobody may read.
+        // Before waiting for the last lines, which may never be read.
         let written = match self.sink.take() {
             Some(sink) => {
                 let last = part(std::mem::take(&mut self.pending), meta.clone());
@@ -310,7 +308,7 @@ fn part(rows: Rows, meta: Meta) -> Part {
     }
 }
 
-/// Notes of who writes.
+/// Prints the writer's notes.
 fn telling(line: &mut ProgressLine) -> impl FnMut(Progress<'_>) {
     |progress| {
         if let Progress::Note(text) = progress {

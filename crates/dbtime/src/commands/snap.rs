@@ -1,4 +1,4 @@
-//! `dbtime snap`: how much statistics, times and waits of sessions grow in some seconds, snapshot after snapshot.
+//! `dbtime snap`: how much statistics, times and waits of sessions grow within some seconds, snapshot after snapshot.
 
 use std::process::ExitCode;
 
@@ -47,7 +47,6 @@ pub struct SnapArguments {
     /// Whose
     #[command(flatten)]
     target: TargetOptions,
-    /// How
     #[command(flatten)]
     precision: Precision,
     /// What the server counts
@@ -88,13 +87,13 @@ fn parse_length(text: &str) -> Result<Length, String> {
         .map_err(|e| format!("{e}, or 'end'"))
 }
 
-/// Shows snapshots, until there were as many as wanted or somebody wants no more.
+/// Shows snapshots, as many as wanted or until the user stops it.
 ///
 /// # Errors
-/// What is wanted cannot be understood; recording cannot begin; the output cannot be written.
+/// An argument is not understood; recording cannot begin; the output cannot be written.
 pub(super) fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
     mend();
-    // Before all else: whoever is started in the background has Ctrl-C ignored until then.
+    // Before all else: until then, a shell's background job ignores Ctrl-C.
     let stop = stop_on_signals(Second::Ends)?;
     memory::give_back();
     if arguments.length == Length::UntilTheEnd && arguments.count > 1 {

@@ -96,7 +96,7 @@ struct StoreListArguments {
     answer: AnswerFormat,
 }
 
-/// Does what was asked.
+/// Runs the subcommand.
 ///
 /// # Errors
 /// The store cannot be read or written.
@@ -120,12 +120,12 @@ fn put(arguments: &StorePutArguments) -> anyhow::Result<ExitCode> {
         damaged: arguments.damaged,
     };
     let mut code = ExitCode::SUCCESS;
-    // One that cannot be put keeps no other from it.
+    // One that cannot be put does not prevent the others.
     let mut failed = |e: &dyn std::fmt::Display| {
         say_lines(format_args!("dbtime: {e}"));
         code = ExitCode::from(FAILED);
     };
-    // What cannot be read is told before a store is made for it.
+    // What cannot be read is reported before a store is created for it.
     let mut opened = Vec::with_capacity(recordings.len());
     for path in recordings {
         match Recording::open(path) {
@@ -290,7 +290,7 @@ fn text(listing: &Listing, store: &Address) -> String {
     text
 }
 
-/// `server`: what is said of the server behind its version.
+/// `server`: text about the server after its version.
 fn line(recording: &RecordingListing, server: &str) -> String {
     let mut line = format!(
         "  {}  {}  {:>8.1} MB  {:>10} rows  {}  {}{server}",

@@ -1,4 +1,4 @@
-//! A server that runs, snapshot after snapshot: rows of some seconds in memory, for any question. Nothing is written.
+//! A running server, snapshot after snapshot: rows of some seconds in memory, for any question. Nothing is written.
 //!
 //! ```text
 //! windows      rows, added up by snapshot
@@ -25,17 +25,17 @@ pub use windows::{Kept, Late};
 const SECOND_US: i64 = 1_000_000;
 /// How long one step waits for events.
 const STEP: Duration = Duration::from_millis(50);
-/// Rows of a second have come so long after its end, as a rule.
+/// How long after the end of a second its rows have usually arrived.
 const USUALLY_LATE_US: i64 = 400_000;
-/// Time of short sessions is divided so long after it passed, at most as a rule.
+/// Time of short sessions is usually divided within this time after it passed.
 const LATEST_US: i64 = 3_000_000;
-/// Two steps are not further apart than this, unless dbtime was stopped or has no CPU: it is no longer waited for what is late.
+/// Most of a step that counts as waiting for late rows: steps are further apart only if dbtime is suspended or gets no CPU.
 const LONGEST_STEP_US: i64 = 250_000;
 
-/// Probes that count are told so long before when that begins.
+/// How far ahead the probes that count are told when to begin.
 const BEFORE_COUNTING_US: i64 = 20_000;
 
-/// Snapshots that are shown before events are taken again, after a standstill.
+/// Most snapshots shown in a row, after a standstill, before events are taken again.
 const AT_ONCE: u32 = 5;
 
 /// How long a snapshot is.
@@ -43,24 +43,24 @@ const AT_ONCE: u32 = 5;
 pub enum Length {
     /// Whole seconds.
     Seconds(u32),
-    /// Until somebody ends it.
+    /// Until it is ended.
     UntilTheEnd,
 }
 
-/// What is taken.
+/// What to take.
 #[derive(Debug)]
 pub struct Plan {
-    /// How sessions are looked at.
+    /// How sessions are observed.
     pub collect: Options,
     /// Of a snapshot.
     pub length: Length,
-    /// How many; one that has no end is the only one.
+    /// How many; there is only one if it has no end.
     pub count: u32,
-    /// What is kept of what comes.
+    /// What is kept of the rows.
     pub kept: Kept,
-    /// The memory of sessions that ran is told, as it is at the end of a snapshot.
+    /// Also reports the memory of sessions that ran, as of the end of a snapshot.
     pub levels: bool,
-    /// A line on the terminal says how far the next one is.
+    /// A line on the terminal shows the progress of the next one.
     pub tells_progress: bool,
 }
 
@@ -71,18 +71,19 @@ pub struct Snapshot {
     pub source: Source,
     /// Its time.
     pub time: Filter,
-    /// Time of all snapshots so far that is in none, nanoseconds.
+    /// Time not in any snapshot so far, nanoseconds.
     pub missing_ns: u128,
-    /// The wait classes that the database can have, as far as they are known before they are seen.
+    /// The wait classes that the database can have, if known before they are seen.
     pub wait_classes: Vec<String>,
-    /// What was counted of internal locks, where every use of them is ([`Options::lock_uses`]): of the only snapshot.
+    /// Counts of internal locks, if every use of them is counted ([`Options::lock_uses`]): in the only snapshot.
     pub lock_uses: Option<LockUses>,
 }
 
-/// Shows a snapshot. False when nobody looks any longer.
+/// Shows a snapshot. False if nobody is looking any more.
 pub type Show<'a> = dyn FnMut(&Snapshot) -> anyhow::Result<bool> + 'a;
 
-/// Takes snapshots, until there were as many as wanted or somebody wants no more, and has each of them shown. One begins with a second of the clock and follows the other without a gap; the last one may be shorter.
+/// Takes snapshots and has each of them shown, until there are as many as wanted or nobody is looking any more. They begin at a second of
+/// the clock and follow each other without a gap; the last one may be shorter.
 ///
 /// # Errors
 /// Recording cannot begin; it fails; a snapshot cannot be shown.
@@ -91,7 +92,7 @@ pub fn take(plan: &Plan, stop: &Arc<AtomicBool>, show: &mut Show<'_>) -> anyhow:
     line.show("attaching …");
     let mut collector = Collector::start(&plan.collect, &Ending::when(stop))?;
     line.clear();
-    // Threads that are started from now on have no more of them.
+    // Threads started from now on do not have them either.
     collector.give_up_privileges(false)?;
     let meta = collector.meta();
     say(format_args!(
@@ -135,21 +136,21 @@ struct Live<'a> {
     collector: Collector,
     windows: Windows,
     levels: bool,
-    /// Of the sessions that were recorded when recording ended, once it has.
+    /// The recorded sessions at the end of recording, once it has ended.
     last_processes: Option<HashMap<SessionId, SessionProcess>>,
     line: ProgressLine,
     tells_progress: bool,
-    /// Of the next snapshot.
+    /// Number of the next snapshot.
     number: u32,
-    /// How long the next one has been waited for although its time is over, while dbtime ran.
+    /// How long dbtime, while running, has waited for the next one after its time was over.
     waited_us: i64,
-    /// Of the first snapshot.
+    /// Begin of the first snapshot.
     begin_us: i64,
     show: &'a mut Show<'a>,
 }
 
 impl Live<'_> {
-    /// Until the last snapshot is over.
+    /// Records until the last snapshot is over.
     fn record(&mut self, stop: &AtomicBool) -> anyhow::Result<()> {
         let mut noted = 0;
         let mut gone = None;
@@ -158,11 +159,11 @@ impl Live<'_> {
             let status = self.collector.step(STEP)?;
             let now = self.collector.now_us();
             self.waited_us += (now - std::mem::replace(&mut before, now)).clamp(0, LONGEST_STEP_US);
-            // A second that has begun is waited for: times of parts of it are not known.
+            // A second that has begun is completed: times of parts of it are not known.
             if stop.load(Ordering::Relaxed) || status == Status::Ended {
                 self.windows.end_at(next_second(now));
             }
-            // Nothing is counted any longer.
+            // Counting has stopped.
             let uses = self.collector.lock_uses();
             if uses.is_some_and(|uses| uses.stopped.is_some()) {
                 self.windows.end_at(next_second(now.max(self.begin_us)));
@@ -208,10 +209,10 @@ impl Live<'_> {
         }
     }
 
-    /// What is left, and what is missing.
+    /// Shows what is left, and says what is missing.
     fn finish(&mut self) -> anyhow::Result<()> {
         self.line.clear();
-        // Afterwards there are none; the last snapshot is still to be shown.
+        // Afterwards there are none; the last snapshot has yet to be shown.
         self.last_processes = self.levels.then(|| self.collector.processes());
         self.collector.finish()?;
         self.windows.add(self.collector.take_rows());
@@ -230,7 +231,7 @@ impl Live<'_> {
         Ok(())
     }
 
-    /// True when the rows of the next snapshot have come, or have been waited for long enough.
+    /// True when the rows of the next snapshot have arrived, or have been waited for long enough.
     fn is_due(&mut self, now: i64) -> bool {
         let end_us = self.windows.next_end_us();
         if self.windows.are_over() || now < end_us.saturating_add(USUALLY_LATE_US) {
@@ -241,7 +242,7 @@ impl Live<'_> {
             self.waited_us = 0;
             return true;
         }
-        // After a standstill the clock alone says nothing.
+        // After a standstill the clock alone proves nothing.
         now >= end_us.saturating_add(LATEST_US) && self.waited_us >= LATEST_US - USUALLY_LATE_US
     }
 
@@ -249,7 +250,7 @@ impl Live<'_> {
         let live = self.collector.ids().collect();
         let (from_us, to_us, mut rows) = self.windows.next(&live);
         if self.levels {
-            // Who did nothing has no other line, and is not read for these.
+            // A session that did nothing has no other line, and is not read for this one.
             let ran = rows.counters.iter().filter(|row| has_run(row));
             let ran = ran.map(|row| row.session).collect();
             let now = || self.collector.processes();
@@ -260,7 +261,7 @@ impl Live<'_> {
             rows.counters.extend(levels(&processes, &ran, from_us));
         }
         let meta = Meta {
-            // Of this snapshot all is there.
+            // This snapshot is complete.
             complete: true,
             ..self.collector.meta()
         };
@@ -290,7 +291,7 @@ impl Live<'_> {
     }
 }
 
-/// The kernel switched from the session.
+/// The kernel switched away from the session.
 fn has_run(row: &CounterRow) -> bool {
     let switches = [task::VOLUNTARY_SWITCHES, task::INVOLUNTARY_SWITCHES];
     row.source == counter::KERNEL && switches.contains(&row.name.as_str())

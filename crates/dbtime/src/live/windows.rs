@@ -1,4 +1,4 @@
-//! Rows as they come, added up by snapshot. What is told apart in them has a bound.
+//! Rows as they come, added up by snapshot. The number of distinct sums is bounded.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -8,30 +8,30 @@ use dbtime_model::{
 };
 use dbtime_report::is_for_latch;
 
-/// Sums that are kept at a time: some 300 MB.
+/// Most sums kept at a time: some 300 MB.
 const MOST_SUMS: usize = 1_000_000;
-/// Sessions that are kept at a time: some 50 MB.
+/// Most sessions kept at a time: some 50 MB.
 const MOST_SESSIONS: usize = 100_000;
-/// Statements whose texts are kept.
+/// Most statements whose texts are kept.
 const MOST_STATEMENTS: usize = 20_000;
-/// Stacks that are kept: some 200 MB where each is as deep as can be.
+/// Most stacks kept: some 200 MB if each is as deep as possible.
 const MOST_STACKS: usize = 20_000;
 
-/// See the module. A snapshot follows the other without a gap.
+/// See the module. Snapshots follow each other without a gap.
 pub(super) struct Windows {
-    /// Of the first snapshot.
+    /// Begin of the first snapshot.
     first_us: i64,
-    /// Of the next snapshot.
+    /// Begin of the next snapshot.
     begin_us: i64,
     length_us: i64,
-    /// What comes after belongs to none.
+    /// What comes after this belongs to no snapshot.
     end_us: i64,
     /// By their begin.
     open: BTreeMap<i64, OneWindow>,
     sessions: HashMap<SessionId, SessionRow>,
-    /// None: they are not wanted.
+    /// None: not wanted.
     statements: Option<HashMap<u64, StatementRow>>,
-    /// None: not even those of held locks are wanted.
+    /// None: not even wanted for held locks.
     stacks: Option<HashMap<StackId, StackRow>>,
     late: Late,
     late_ns: u128,
@@ -40,16 +40,16 @@ pub(super) struct Windows {
     is_full: bool,
 }
 
-/// What becomes of rows whose snapshot has been shown.
+/// What to do with rows whose snapshot has been shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Late {
-    /// They belong to none: each snapshot is of its own time.
+    /// They belong to none: each snapshot covers its own time.
     IsLeftOut,
     /// They belong to the next one: what matters is the sum of all.
     IsInTheNext,
 }
 
-/// What is kept of rows beside their sums.
+/// What is kept of rows besides their sums.
 #[derive(Debug, Clone, Copy)]
 pub struct Kept {
     /// Stacks of held locks.
@@ -109,7 +109,7 @@ impl Windows {
         self.end_us
     }
 
-    /// The last snapshot ends at this moment (microseconds since the Unix epoch), which has not come yet, if not before.
+    /// The last snapshot ends at this moment (microseconds since the Unix epoch, in the future), if not before.
     pub(super) fn end_at(&mut self, end_us: i64) {
         self.end_us = self.end_us.min(end_us).max(self.begin_us);
     }
@@ -131,14 +131,14 @@ impl Windows {
         if let Some(statements) = &mut self.statements {
             for row in rows.statements {
                 let known = statements.get(&row.id);
-                // One whose text could not be read at first, or not alone, comes again with it.
+                // If the text could not be read at first, or not alone, the statement comes again with it.
                 let has_more = known.is_none_or(|known| known.text.is_empty() || !row.text.is_empty());
                 if has_more && (known.is_some() || statements.len() < MOST_STATEMENTS) {
                     statements.insert(row.id, row);
                 }
             }
         }
-        // Nothing is late as long as there is a next one to take it.
+        // Nothing is late as long as there is a next snapshot to take it.
         let shown = match self.late {
             Late::IsInTheNext if !self.are_over() => 0..0,
             _ => self.first_us..self.begin_us,
@@ -161,8 +161,8 @@ impl Windows {
                 }
             }
         }
-        // Nobody asks for the stacks of all time here, nor for the requests, and without them there is little to tell apart. Who waits
-        // for an internal lock is told with the code that wants it.
+        // Nobody asks here for the stacks of all time, nor for requests, and without them there are few distinct rows. Waits for an
+        // internal lock are shown with the code that wants it.
         let keeps_stacks = self.stacks.is_some();
         let activity = rows.activity.into_iter().map(|row| ActivityRow {
             kernel_stack: NO_STACK,
@@ -195,7 +195,7 @@ impl Windows {
         }
     }
 
-    /// The next snapshot: its begin and end (microseconds since the Unix epoch) and its rows. `live`: the sessions that there are now.
+    /// The next snapshot: its begin and end (microseconds since the Unix epoch) and its rows. `live`: the sessions that exist now.
     pub(super) fn next(&mut self, live: &HashSet<SessionId>) -> (i64, i64, Rows) {
         let from_us = self.begin_us;
         let to_us = self.next_end_us();
@@ -219,7 +219,7 @@ impl Windows {
         (from_us, to_us, rows)
     }
 
-    /// Rows of seconds of which no snapshot is wanted are left out.
+    /// Divides rows among snapshots; rows of seconds that no snapshot covers are left out.
     fn divide<R: Timed>(
         &self,
         rows: impl IntoIterator<Item = R>,
@@ -278,7 +278,7 @@ mod tests {
         }
     }
 
-    /// What the next snapshot has: its begin in seconds, its time, its statements.
+    /// Contents of the next snapshot: its begin in seconds, its time, its number of statements.
     fn next(windows: &mut Windows) -> (i64, u64, usize) {
         let (from_us, _, rows) = windows.next(&HashSet::new());
         let ns = rows.activity.iter().map(|row| row.ns).sum();
@@ -293,7 +293,7 @@ mod tests {
         };
         let mut windows = Windows::new(10 * SECOND_US, SECOND_US, kept);
         windows.end_at(13 * SECOND_US);
-        // What is before the first one is not wanted.
+        // Time before the first snapshot is not wanted.
         windows.add(second(9, 100));
         windows.add(second(10, 1));
         windows
@@ -311,7 +311,7 @@ mod tests {
         windows.add(second(9, 100));
         assert_eq!(next(&mut windows), (12, 24, 0));
         assert_eq!((windows.late_ns(), windows.missing_ns()), (None, 0));
-        // There is no next one.
+        // There is no next snapshot.
         windows.add(second(11, 32));
         windows.add(second(13, 100));
         assert_eq!((windows.late_ns(), windows.missing_ns()), (Some(32), 32));

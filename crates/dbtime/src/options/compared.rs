@@ -17,7 +17,7 @@ pub struct ComparedOptions {
     pub force: bool,
 }
 
-/// Numbers of transactions, or of transactions in some time: only their ratio to the recorded time counts.
+/// Counts of transactions, or rates: only their ratio to the recorded time matters.
 fn parse_transactions(text: &str) -> Result<[f64; 2], String> {
     let numbers: Result<Vec<f64>, _> = text.split(',').map(|number| number.trim().parse()).collect();
     let is_amount = |number: &f64| number.is_finite() && *number > 0.0;

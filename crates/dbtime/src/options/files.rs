@@ -1,4 +1,4 @@
-//! What files of other tools do not say, and how they are read.
+//! What the files of other tools leave out, and how they are read.
 
 use std::path::PathBuf;
 
@@ -23,13 +23,13 @@ pub struct FileOptions {
     /// Maximum memory to use: 500M, 8G … [default: 4G, or half of the host's if that is less]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub max_memory: Option<u64>,
-    /// Which calls of a trace of the kernel are taken: what 'dbtime dive' asked for.
+    /// Which calls of a kernel trace to import: those that `dbtime dive` asked for.
     #[arg(skip)]
     pub calls: CallOptions,
 }
 
 impl FileOptions {
-    /// Reads what is in files.
+    /// Options for the importers; reads the file of event names.
     ///
     /// # Errors
     /// The file of event names cannot be read.
@@ -47,7 +47,7 @@ impl FileOptions {
         })
     }
 
-    /// True when something was said.
+    /// True if something was given that the files leave out.
     pub fn is_some(&self) -> bool {
         self.interval.is_some()
             || self.event_names.is_some()

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-/// Output formats of what is a table to people.
+/// Output formats of what people see as a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TableFormat {
     /// Tables for a terminal

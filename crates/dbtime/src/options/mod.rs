@@ -1,19 +1,19 @@
-//! What can be typed at more than one command: an option is written once, and so is what it says.
+//! Options that several commands share: an option, with its help text, is written once.
 //!
 //! ```text
-//! target         whom to look at: a session, a server, any process, an Oracle instance
+//! target         what to observe: a session, a server, any process, an Oracle instance
 //! precision      with what, and how exactly
 //! rate           how often
 //! statistics     what is counted besides times and waits
-//! texts          what becomes of the texts of statements
+//! texts          how much of the statement texts is kept or shown
 //! stop_after     for how long
-//! new_recording  where a recording of what is shown is to be
+//! new_recording  where to record what is shown
 //! selection      which part of a recording, or of a store: period, sessions, waits, states, statements
-//! files          what files of other tools do not say
+//! files          what the files of other tools leave out
 //! compared       how two recordings are compared
 //! format         for people or for programs
 //! latch_layout   how held locks are shown
-//! time           times as they are typed
+//! time           parsing of times
 //! ```
 
 mod compared;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// Where it is to be; none: what is shown is not kept.
+/// Where to put it; none: what is shown is not recorded.
 #[derive(Debug, Args)]
 pub struct NewRecording {
     /// Also record, into this new directory

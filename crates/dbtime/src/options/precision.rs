@@ -1,9 +1,9 @@
-//! How sessions are looked at: with what, and how exactly.
+//! How sessions are observed: with what, and how exactly.
 
 use clap::{Args, ValueEnum};
 use dbtime_collect::{Mechanism, Tier};
 
-/// What sessions are looked at with.
+/// What observes sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CollectorKind {
     /// BPF programs in the kernel
@@ -30,7 +30,7 @@ pub enum ExactLevel {
     Calls,
 }
 
-/// How sessions are looked at.
+/// How sessions are observed.
 #[derive(Debug, Args)]
 pub struct Precision {
     /// Measure exact times instead of sampling them: at every context switch (switch), or at every system call too (calls)

@@ -1,13 +1,13 @@
-//! How often sessions are looked at.
+//! How often sessions are sampled.
 
 use clap::Args;
 use clap::builder::RangedI64ValueParser;
 use dbtime_collect::RATES_HZ;
 
-/// At fewer samples a second it is not clear enough in which one time passed.
+/// With fewer samples a second, it is not clear enough in which second time was spent.
 const LEAST_LIVE_HZ: i64 = 10;
 
-/// Samples per second of what is divided by the seconds of the clock.
+/// Sampling rate of what is divided into seconds of the clock.
 #[derive(Debug, Args)]
 pub struct LiveRate {
     /// Samples per second and session
@@ -16,7 +16,7 @@ pub struct LiveRate {
     pub rate_hz: u32,
 }
 
-/// Every rate at which sessions can be looked at.
+/// Every rate at which sessions can be sampled.
 pub fn any_rate() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(i64::from(*RATES_HZ.start())..=i64::from(*RATES_HZ.end()))
 }

@@ -41,7 +41,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The rows of a source that are chosen.
+    /// The filter for the selected rows of a source.
     ///
     /// # Errors
     /// What was typed is not a time.
@@ -65,7 +65,7 @@ impl Selection {
         })
     }
 
-    /// The same rows of all of the time: moments are told by the recording that they are of.
+    /// The same selection without a period: only the recording that typed times refer to can resolve them.
     pub fn whole_time(&self) -> Filter {
         Filter {
             from_us: None,
@@ -79,10 +79,10 @@ impl Selection {
         }
     }
 
-    /// Fails when a kernel trace cannot be chosen from so.
+    /// Fails if a kernel trace cannot be filtered by this selection.
     ///
     /// # Errors
-    /// A wait event or a state is chosen.
+    /// A wait event or a state is selected.
     pub fn takes_kernel_trace(&self) -> Result<(), Usage> {
         match self.wait.is_empty() && self.state.is_empty() {
             true => Ok(()),
@@ -95,8 +95,7 @@ impl Selection {
     }
 }
 
-/// A number as the server prints it, or as it stands in the tables of a recording: the same 64 bits without a sign; or Oracle's name of a
-/// statement.
+/// An id as the server prints it, or as a recording's tables store it (the same 64 bits, unsigned); or Oracle's sql_id.
 fn parse_statement(text: &str) -> Result<i64, String> {
     /// Length of a `sql_id`.
     const NAME: usize = 13;
@@ -116,7 +115,7 @@ fn parse_statement(text: &str) -> Result<i64, String> {
     }
 }
 
-/// Begin and end of the window that a moment is in, microseconds since the Unix epoch.
+/// Begin and end of the window that contains a moment, in microseconds since the Unix epoch.
 ///
 /// # Errors
 /// What was typed is not a time.
@@ -125,7 +124,7 @@ pub fn window_of(option: &str, text: &str, source: &Source) -> anyhow::Result<(i
     Ok(window_at(moment, source))
 }
 
-/// The same of a moment in microseconds since the Unix epoch. Rows stand for windows: a period has a window, or it has not.
+/// The same for a moment in microseconds since the Unix epoch. A row covers a window: a period includes all of it or none.
 fn window_at(moment: i64, source: &Source) -> (i64, i64) {
     let length = i64::from(source.meta().collector.resolution_s.max(1)) * 1_000_000;
     let begin = moment.div_euclid(length).saturating_mul(length);

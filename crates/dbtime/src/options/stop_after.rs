@@ -1,4 +1,4 @@
-//! How long something goes on that would go on until Ctrl-C.
+//! How long to run what would otherwise run until Ctrl-C.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::time::parse_seconds;
 
-/// For so long, or until Ctrl-C.
+/// Run for this long, or until Ctrl-C.
 #[derive(Debug, Args)]
 pub struct StopAfter {
     /// Stop after this time: seconds, or 30s, 1m, 2h [default: at Ctrl-C]

@@ -1,11 +1,11 @@
-//! Whom to look at.
+//! What to observe.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use dbtime_collect::Target;
 
-/// Whom to look at.
+/// What to observe.
 #[derive(Debug, Args)]
 pub struct TargetOptions {
     /// Record this session only (a postmaster's pid: its whole server)
@@ -23,7 +23,7 @@ pub struct TargetOptions {
 }
 
 impl TargetOptions {
-    /// Whom to record.
+    /// What to record.
     pub fn target(&self) -> Target {
         if let Some(map) = &self.oracle {
             return Target::Oracle(map.clone());

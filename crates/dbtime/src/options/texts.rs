@@ -1,4 +1,4 @@
-//! What becomes of the texts of statements.
+//! How much of the statement texts is kept or shown.
 
 use clap::{Args, ValueEnum};
 use dbtime_collect::Texts;

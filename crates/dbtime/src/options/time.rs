@@ -1,4 +1,4 @@
-//! Times as they are typed: how long something is, how old, how often.
+//! Parsing of times: durations, ages, resolutions, rotations.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ pub fn parse_resolution(text: &str) -> Result<u32, String> {
 /// Seconds of a day.
 const DAY_S: u64 = 24 * 3_600;
 
-/// How old what is kept may be.
+/// The age up to which something is kept.
 pub fn parse_age(text: &str) -> Result<Duration, String> {
     let age = match text.strip_suffix('d').map(str::parse::<u32>) {
         Some(Ok(days)) => Duration::from_secs(u64::from(days) * DAY_S),
@@ -68,10 +68,10 @@ pub fn parse_age(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A recording takes late rows for a quarter of a minute after its end, and only then the one after it may end.
+/// A recording accepts late rows for a quarter of a minute after its end, and the next one may not end before that.
 const SHORTEST_ROTATION_S: u64 = 20;
 
-/// How long recordings are of which one follows the other: they begin at the same times each day.
+/// Length of the recordings of a series: they begin at the same times each day.
 pub fn parse_rotation(text: &str) -> Result<Duration, String> {
     let seconds = match text.strip_suffix('d') {
         Some(days) => days.parse().ok().and_then(|days: u64| days.checked_mul(DAY_S)),

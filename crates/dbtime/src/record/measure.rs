@@ -1,4 +1,4 @@
-//! What can be watched of a recording while it is made: how many sessions on average did or waited for something, second by second.
+//! What can be watched while recording: how many sessions, on average, did or waited for something, second by second.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,9 +10,9 @@ use dbtime_model::{ActivityRow, State};
 pub enum Measure {
     /// … worked or waited: `active`.
     Active,
-    /// … waited for a CPU, be it in a wait event or not: `run_queue`.
+    /// … waited for a CPU, whether in a wait event or not: `run_queue`.
     RunQueue,
-    /// … waited for this: `wait=Lock`, `wait=IO:WALSync`. Capitals do not matter.
+    /// … waited for this: `wait=Lock`, `wait=IO:WALSync`. Case does not matter.
     Wait {
         /// Class of the event.
         class: String,
@@ -24,7 +24,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// Whether the time of a row counts, which is DB time.
+    /// Whether the time of a row, which is DB time, counts.
     pub(super) fn takes(&self, row: &ActivityRow) -> bool {
         match self {
             Measure::Active => true,
@@ -63,7 +63,7 @@ impl FromStr for Measure {
         if let Some(id) = text.strip_prefix("query=") {
             let id: i64 = id.parse().map_err(|_| unknown())?;
             return match id {
-                // Of all whose statement is not known.
+                // Stands for all whose statement is not known.
                 0 => Err(unknown()),
                 id => Ok(Measure::Query(id.cast_unsigned())),
             };

@@ -1,12 +1,12 @@
-//! Recording: a collector, a recording or one after the other, and the loop between them.
+//! Recording: a collector, one recording or a series of them, and the loop in between.
 //!
 //! ```text
 //! series    which recording a row belongs to: one ends and the next one begins
-//! segments  one recording on its way to disk, by whoever makes it: an import too
-//! sink      the thread that both are on, and what waits for it
-//! measure   what can be watched of a recording while it is made
-//! naming    what a recording is called that was given no name
-//! standing  how a recording stands, once a second
+//! segments  one recording on its way to disk, also for an import
+//! sink      the thread that both run on, and what waits for it
+//! measure   what can be watched while recording
+//! naming    default names of recordings
+//! standing  the state of a recording, once a second
 //! ```
 
 mod measure;
@@ -35,11 +35,11 @@ pub use standing::{Standing, Watched};
 use series::{Series, next_multiple};
 use standing::Watch;
 
-/// What a killed recorder loses at most, in the first minutes ([`WHOLE_SECONDS`]).
+/// The most that a killed recorder loses in the first minutes ([`WHOLE_SECONDS`]).
 const SEGMENT: Duration = Duration::from_secs(5);
-/// The same afterwards: fewer files are written, and less is waited for the disk.
+/// The same afterwards: fewer files, and less waiting for the disk.
 const LATER_SEGMENT: Duration = Duration::from_secs(60);
-/// How long a server that has stopped is waited for: a restart takes no longer in most cases.
+/// How long to wait for a server that has stopped: most restarts take no longer.
 const SERVER_MAY_RETURN: Duration = Duration::from_secs(30);
 /// How long one step waits for events.
 const STEP: Duration = Duration::from_millis(50);
@@ -47,25 +47,25 @@ const STEP: Duration = Duration::from_millis(50);
 /// What to record, how long, and into what.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Of whom and how.
+    /// What to record, and how.
     pub collect: Options,
     /// For how long; none: until stopped.
     pub duration: Option<Duration>,
     /// Directory to create.
     pub output: Output,
-    /// A new recording is begun so often, at multiples of it since the Unix epoch.
+    /// How often a new recording begins, at multiples of this since the Unix epoch.
     pub rotate: Option<Duration>,
-    /// What is told of each second ([`Progress::Watched`]).
+    /// What is reported for each second ([`Progress::Watched`]).
     pub watch: Vec<Measure>,
     /// The condition that started it ([`dbtime_model::recording::CollectorMeta::flight`]).
     pub flight: String,
-    /// Whom it belongs to in the end; none: who records.
+    /// Its owner in the end; none: whoever records.
     pub owner: Option<Owner>,
     /// Whether the process does nothing else: it then gives up the privileges that recording does not need once it has begun.
     pub alone: bool,
 }
 
-/// Where a recording is to be.
+/// Where to put a recording.
 #[derive(Debug, Clone)]
 pub enum Output {
     /// Under this name: see [`crate::output::new_place`].
@@ -75,7 +75,7 @@ pub enum Output {
 }
 
 impl Output {
-    /// `number`: counts from 1, of those that would have the same name.
+    /// `number`: counts, from 1, the recordings that would have the same name.
     fn place(&self, meta: &Meta, number: u32) -> Place {
         match self {
             Output::At(place) => place.clone(),
@@ -95,34 +95,34 @@ pub struct Outcome {
     pub activity_rows: u64,
     /// Where the recording is.
     pub path: PathBuf,
-    /// The same, open: its name may lead elsewhere meanwhile.
+    /// The same, opened: its name may lead elsewhere by now.
     pub directory: Directory,
 }
 
-/// What the caller is told meanwhile.
+/// What the caller is told on the way.
 #[derive(Debug)]
 pub enum Progress<'a> {
     /// Samples are being taken.
     Started {
-        /// What of.
+        /// What is being recorded.
         meta: &'a Meta,
         /// Where the recording is.
         path: &'a Path,
     },
     /// Time since then.
     Elapsed(Duration),
-    /// The same once a second, with what there is by now.
+    /// The same once a second, with the state so far.
     Standing(Standing),
     /// A second is over.
     Watched(&'a Watched),
-    /// A recording is whole, and the next one goes on.
+    /// A recording is complete, and the next one is running.
     Complete {
         /// Where it is.
         path: &'a Path,
         /// Its size.
         bytes: u64,
     },
-    /// Something remarkable.
+    /// Something worth noting.
     Note(&'a str),
 }
 
@@ -143,7 +143,7 @@ pub fn record(
     if plan.alone {
         collector.give_up_privileges(plan.owner.is_some())?;
     }
-    // From here on this thread takes what the kernel sends, and waits for nobody else.
+    // From here on this thread takes what the kernel sends, and waits for nothing else.
     let mut sink = Sink::start(series)?;
     tell(Progress::Started {
         meta: &meta,
@@ -176,7 +176,7 @@ pub fn record(
             tell(Progress::Note(&note.text));
         }
         notes_told = collector.notes().len();
-        // What was told until then is in the recording before.
+        // Notes up to then are in the previous recording.
         if let Some(begun_us) = sink.tell(tell) {
             collector.describe_again(begun_us);
             notes_told = collector.notes().len();
@@ -185,7 +185,7 @@ pub fn record(
         let is_next_recording = next_recording_us.is_some_and(|next_us| now_us >= next_us);
         let writes = Instant::now() >= next_segment || is_next_recording || collector.has_much_to_take();
         if writes {
-            // Not one for each that was missed while dbtime was stopped.
+            // Not one for each that was missed while dbtime was suspended.
             next_segment = Instant::now()
                 + match elapsed < WHOLE_SECONDS {
                     true => SEGMENT,
@@ -208,10 +208,10 @@ pub fn record(
             break Ok(());
         }
     };
-    // Whoever does not write any more has the first error; otherwise it is the one of these that came first.
+    // A writer that has stopped has the first error; otherwise it is the earlier of these.
     let was_writing = sink.is_writing();
     let finished = collector.finish().map_err(anyhow::Error::from);
-    // What came in until an error is written all the same.
+    // What arrived before an error is still written.
     let outcome = sink.finish(part(&mut collector), tell);
     let ended = match was_writing {
         true => ended.and(finished),

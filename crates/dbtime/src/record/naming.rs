@@ -1,4 +1,4 @@
-//! What a recording is called that was given no name: the server, and when it began.
+//! The default name of a recording: the server, and when it began.
 
 use std::path::Path;
 
@@ -6,12 +6,12 @@ use dbtime_model::recording::{DatabaseMeta, Meta};
 
 /// Characters of one word of a name.
 const WORD: usize = 40;
-/// Words of paths that tell no server from another.
+/// Parts of paths that do not distinguish servers.
 const SAY_NOTHING: [&str; 4] = ["data", "pgdata", "pgsql", "postgresql"];
 
-/// `postgresql-15-main-20261123T041436Z.dbt`: in UTC, as reports say it.
+/// `postgresql-15-main-20261123T041436Z.dbt`: in UTC, as in reports.
 ///
-/// `number`: counts from 1, of those that would have the same name.
+/// `number`: counts, from 1, the recordings that would have the same name.
 pub(super) fn name(meta: &Meta, number: u32) -> String {
     let mut words = words(&meta.database);
     if let Ok(start) = jiff::Timestamp::from_microsecond(meta.start_us) {
@@ -25,12 +25,12 @@ pub(super) fn name(meta: &Meta, number: u32) -> String {
 
 fn words(database: &DatabaseMeta) -> Vec<String> {
     let mut words = vec![plain(&database.product)];
-    // A process that is no database's has no data directory, but works somewhere.
+    // A process of no database has no data directory, only a working directory.
     if !database.version.is_empty() {
         words.push(plain_words(Path::new(&database.data_directory)));
     }
     if database.target != "server" {
-        // Of an Oracle instance its name comes first, then the file that was given.
+        // For an Oracle instance, its name comes first, then the file that was given.
         let target = database.target.split(" by ").next().unwrap_or_default();
         words.push(plain(target));
     }
@@ -38,7 +38,7 @@ fn words(database: &DatabaseMeta) -> Vec<String> {
     words
 }
 
-/// What tells a directory from others, in words that a name can be made of: `15-main`; perhaps nothing.
+/// What distinguishes a directory from others, in words fit for a name: `15-main`; may be empty.
 pub(crate) fn plain_words(directory: &Path) -> String {
     let parts: Vec<String> = directory
         .components()
@@ -49,7 +49,7 @@ pub(crate) fn plain_words(directory: &Path) -> String {
     telling.map(String::as_str).collect::<Vec<_>>().join("-")
 }
 
-/// What can be in the name of a file without a second thought: a server can call itself and its folders anything.
+/// Keeps only what is safe in a file name: a server can call itself and its folders anything.
 fn plain(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
     let mapped: String = text

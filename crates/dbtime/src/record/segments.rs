@@ -12,41 +12,40 @@ use super::Outcome;
 use super::sink::Told;
 use crate::output::give;
 
-/// As often segments become one file of each table: 24 files a day.
+/// How often segments are merged into one file per table: 24 files a day.
 const COMPACTION: Duration = Duration::from_secs(3_600);
-/// Rows that may wait for a disk that is full before the recording is given up, and stacks among them, which are larger: some
-/// 100 MB of each.
+/// Rows that may wait for a full disk before the recording is given up, and stacks among them, which are larger: some 100 MB of each.
 const ROWS_IN_MEMORY: usize = 500_000;
 const STACKS_IN_MEMORY: usize = 8_000;
 
 /// See the module.
 pub(super) struct Segments {
     writer: RecordingWriter,
-    /// Its directory, whatever becomes of its name.
+    /// Its directory, even if it is renamed.
     directory: Directory,
     /// Rows that wait to be written.
     pub(super) pending: Rows,
     /// Why the last segment could not be written.
     failed: Option<RecordingError>,
     notes: Vec<Note>,
-    /// Files of other tools become this recording, until [`Meta::importing`] says no more: it is whole, or it is removed. Its segments
-    /// are large, and are not merged.
+    /// This is an import of other tools' files, until [`Meta::importing`] is cleared: it is completed or removed. Its segments are large,
+    /// and are not merged.
     is_import: bool,
     activity_rows: u64,
     /// Rows of single context switches.
     switch_rows: u64,
     next_compaction: Instant,
-    /// It has been told that segments cannot be merged.
+    /// It has been reported that segments cannot be merged.
     cannot_compact: bool,
-    /// What can be merged is merged.
+    /// Everything that can be merged has been.
     is_prepared: bool,
 }
 
 impl Segments {
-    /// Makes the recording.
+    /// Creates the recording.
     ///
     /// # Errors
-    /// The name is taken, or nothing can be made there.
+    /// The name is taken, or nothing can be created there.
     pub(super) fn begin(place: Place, meta: Meta) -> Result<Segments, RecordingError> {
         let is_import = meta.importing;
         let writer = RecordingWriter::create_at(place, meta)?;
@@ -68,7 +67,7 @@ impl Segments {
         })
     }
 
-    /// What `meta.json` says.
+    /// Contents of `meta.json`.
     pub(super) fn meta(&mut self) -> &Meta {
         self.writer.meta()
     }
@@ -83,11 +82,11 @@ impl Segments {
         &self.directory
     }
 
-    /// Writes what waits. A segment that cannot be written is kept and tried again with the next one, within limits; not that of an
-    /// import, which can be begun again. `meta`: how things stand.
+    /// Writes what is waiting. A segment that cannot be written is kept and retried with the next one, within limits; that of an import is
+    /// not, as it can be started again. `meta`: the current state.
     ///
     /// # Errors
-    /// Too much waits.
+    /// Too much is waiting, or a segment of an import cannot be written.
     pub(super) fn write(&mut self, mut meta: Meta, tell: &mut dyn FnMut(Told)) -> anyhow::Result<()> {
         meta.segments = self.writer.meta().segments.clone();
         meta.cost.bytes_written = self.writer.meta().cost.bytes_written;
@@ -117,7 +116,7 @@ impl Segments {
         }
     }
 
-    /// Writes one segment; on a disk that is full, as many seconds as fit. The rest is kept.
+    /// Writes one segment; on a full disk, as many seconds as fit. The rest is kept.
     fn write_pending(&mut self) -> Result<(), RecordingError> {
         let Err(e) = self.write_segment() else {
             return Ok(());
@@ -174,7 +173,7 @@ impl Segments {
         self.pending.is_empty()
     }
 
-    /// Goes on with what is to be done before [`Segments::finish`], beside what else happens. True when nothing is left.
+    /// Continues the work to be done before [`Segments::finish`], alongside other work. True when nothing is left.
     pub(super) fn prepare_to_finish(&mut self, tell: &mut dyn FnMut(Told)) -> bool {
         if !self.writer.is_compacting() && !self.cannot_compact {
             self.next_compaction = Instant::now();
@@ -185,8 +184,8 @@ impl Segments {
         self.is_prepared
     }
 
-    /// Ends the recording, and gives it to its owner; `failed`: why the end of it is missing. Nothing is left of one that has nothing in
-    /// it, nor of an import that has no end.
+    /// Ends the recording, and gives it to its owner; `failed`: why its end is missing. An empty one, or an import without an end, is
+    /// removed.
     ///
     /// # Errors
     /// Its end is missing.

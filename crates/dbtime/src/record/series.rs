@@ -1,8 +1,8 @@
-//! One recording after the other, without a gap: each row belongs to the recording that its second lies in.
+//! Consecutive recordings without a gap: each row belongs to the recording that covers its second.
 //!
-//! Where recordings are cut, nothing is measured twice and nothing is left out: the collector goes on, and what comes late for the
-//! earlier one is waited for. Each can be read alone: what its rows name and its own time has not described is copied from the
-//! recording before, which therefore has to stay where it is as long as this one is written.
+//! At a cut nothing is measured twice and nothing is lost: the collector keeps running, and late rows of the earlier recording are waited
+//! for. Each recording can be read alone: descriptions that its rows refer to, but that were made before its time, are copied from the
+//! recording before, which therefore has to stay in place while this one is written.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -16,10 +16,10 @@ use super::segments::Segments;
 use super::sink::{Part, Told};
 use super::{Outcome, Output, Plan};
 
-/// How long rows may come late: time of a second is divided by the samples that follow, sessions that end are asked for their names.
-/// What comes later still is written into the recording that goes on.
+/// How late rows may come: the time of a second is split by the samples that follow it, and sessions that end are asked for their names.
+/// Anything later goes into the current recording.
 const LATE_US: i64 = 15_000_000;
-/// How often a name may be taken: recorders of other servers, and clocks that were set back, can have the same.
+/// How many recordings may share a name: recorders of other servers, or a clock that was set back, can produce the same.
 const MOST_NAMESAKES: u32 = 100;
 
 const SECOND_US: i64 = 1_000_000;
@@ -32,48 +32,48 @@ pub(super) struct Series {
     flight: String,
     rotation: Option<Rotation>,
     current: Segments,
-    /// Recordings before it of which all is written: their segments are merged, which takes a minute, as readers may still take them.
+    /// Earlier recordings, completely written: merging their segments takes a minute, because readers may still be using them.
     ending: VecDeque<Segments>,
-    /// How the recorder stood when it began.
+    /// The recorder's quality and cost when the current recording began.
     quality: Quality,
     cost: Cost,
     start_us: i64,
-    /// The last recording that was ended and has something in it.
+    /// The last recording that has ended and is not empty.
     last_complete: Option<Outcome>,
 }
 
-/// What is known of the recordings before, and of where this one ends.
+/// What is known about earlier recordings, and about the end of this one.
 struct Rotation {
     every_us: i64,
-    /// A row stands for so much, at most.
+    /// Longest time that a row covers.
     window_us: i64,
     /// First second of the next recording.
     until_us: i64,
-    /// Behind the last second of which rows were written, or wait to be.
+    /// End of the last second whose rows were written or are waiting to be.
     rows_until_us: i64,
-    /// It has been said that the next one cannot be begun.
+    /// It has been reported that the next one cannot begin.
     told: bool,
-    /// The recording before, as long as late rows may come.
+    /// The previous recording, while late rows may come.
     before: Option<Open>,
     /// What the current recording describes.
     described: Described,
-    /// The recording before, as far as it is ended.
+    /// The previous recording, as described when it ended.
     known: Option<Known>,
     /// What all of them have in common: see [`CollectorMeta::series`].
     series: String,
 }
 
-/// A recording that has ended, for which late rows may come.
+/// A recording that has ended, but for which late rows may come.
 struct Open {
     segments: Segments,
     meta: Meta,
     /// What it describes.
     described: Described,
-    /// What its rows name and nobody has described yet.
+    /// What its rows refer to and nothing has described yet.
     missing: Described,
     /// The recording before it.
     known: Option<Known>,
-    /// Nothing has come since the next one was begun.
+    /// Nothing has arrived since the next one began.
     is_new: bool,
 }
 
@@ -87,7 +87,7 @@ impl Series {
     /// Begins the first recording.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be created.
     pub(super) fn begin(plan: &Plan, mut meta: Meta) -> anyhow::Result<Series> {
         let rotation = plan
             .rotate
@@ -103,10 +103,10 @@ impl Series {
         })
     }
 
-    /// Begins one recording, which has no other after it; `is_one_of_many`: where its name is taken it gets another one.
+    /// Begins a single recording, with none after it; `is_one_of_many`: if its name is taken, it gets another.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be created.
     pub(super) fn begin_alone(
         output: Output,
         owner: Option<Owner>,
@@ -142,15 +142,15 @@ impl Series {
         self.current.meta().cost.bytes_written
     }
 
-    /// True while recordings before are merged: that goes on whether rows come or not.
+    /// True while earlier recordings are being merged, which goes on whether rows come or not.
     pub(super) fn has_more_to_do(&self) -> bool {
         !self.ending.is_empty()
     }
 
-    /// Writes what has come; begins the next recording before that when it is time.
+    /// Writes what has arrived; first begins the next recording if it is time.
     ///
     /// # Errors
-    /// Too much waits to be written.
+    /// Too much is waiting to be written.
     pub(super) fn take(&mut self, part: Part, tell: &mut dyn FnMut(Told)) -> anyhow::Result<()> {
         self.end_before(tell);
         let mut rows = self.sort_into_before(part.rows, part.now_us, tell)?;
@@ -163,7 +163,7 @@ impl Series {
         self.current.write(meta, tell)
     }
 
-    /// Begins the next recording when it is time, and says whether it has. Where it cannot be begun the current one goes on.
+    /// Begins the next recording if it is time; returns whether it did. If it cannot begin, the current one goes on.
     fn turn(&mut self, meta: &Meta, now_us: i64, tell: &mut dyn FnMut(Told)) -> bool {
         let Some(rotation) = &mut self.rotation else {
             return false;
@@ -171,7 +171,7 @@ impl Series {
         if now_us < rotation.until_us || rotation.before.is_some() {
             return false;
         }
-        // Later than it should be, some rows of the time after are in the current recording, and its end lies behind them.
+        // If this is late, the current recording has rows from after its planned end: its end moves behind them.
         if rotation.rows_until_us > rotation.until_us {
             rotation.until_us = multiple_from(rotation.rows_until_us, rotation.window_us);
             if now_us < rotation.until_us {
@@ -179,7 +179,7 @@ impl Series {
             }
         }
         let cut_us = rotation.until_us;
-        // Of what was counted until now nothing is of its time.
+        // Nothing that was counted until now belongs to its time.
         let begun = Meta {
             quality: Quality::default(),
             cost: Cost::default(),
@@ -229,7 +229,7 @@ impl Series {
         true
     }
 
-    /// Makes the recordings before complete, step by step, one after the other.
+    /// Completes earlier recordings, one after the other, step by step.
     pub(super) fn end_before(&mut self, tell: &mut dyn FnMut(Told)) {
         if let Some(first) = self.ending.front_mut()
             && first.prepare_to_finish(tell)
@@ -239,7 +239,7 @@ impl Series {
         }
     }
 
-    /// Ends one that is not the last: what goes wrong is said, and the others go on.
+    /// Ends one that is not the last: an error is reported, and the others go on.
     fn end_one(&mut self, segments: Segments, tell: &mut dyn FnMut(Told)) {
         match segments.finish(None, self.owner, tell) {
             Ok(outcome) if outcome.activity_rows > 0 => {
@@ -251,7 +251,7 @@ impl Series {
         }
     }
 
-    /// Writes rows of the recording before, as long as it is open for them. What is left is of the current one's time, or has none.
+    /// Writes rows of the previous recording while it is open for them. Returns the rest: of the current one's time, or without a time.
     fn sort_into_before(
         &mut self,
         mut rows: Rows,
@@ -292,7 +292,7 @@ impl Series {
         Ok(rows)
     }
 
-    /// Rows wait to be written into the current recording, with what describes them.
+    /// Queues rows for the current recording, with their descriptions.
     fn sort_in(&mut self, rows: Rows) {
         let Some(rotation) = &mut self.rotation else {
             self.current.pending.append(rows);
@@ -314,7 +314,7 @@ impl Series {
         }
     }
 
-    /// Of what the collector says of all its time, what is of a recording that began then.
+    /// From what the collector reports about its whole run, the part that belongs to a recording begun at `start_us`.
     fn meta_of(&self, mut meta: Meta, start_us: i64) -> Meta {
         meta.collector.flight = self.flight.clone();
         let Some(rotation) = &self.rotation else {
@@ -336,7 +336,7 @@ impl Series {
         }
     }
 
-    /// Ends the last recording; `failed`: why its end is missing. The outcome is that of the last one that has something in it.
+    /// Ends the last recording; `failed`: why its end is missing. Returns the outcome of the last one that is not empty.
     ///
     /// # Errors
     /// The end of one is missing.
@@ -352,7 +352,7 @@ impl Series {
             self.end_one(segments, tell);
         }
         let before = last.map(|segments| segments.finish(None, self.owner, tell));
-        // What ended the recording came before that.
+        // The failure that ended the recording came before that.
         let is_first = failed.is_some();
         let outcome = self.current.finish(failed, self.owner, tell);
         let (before, outcome) = match (before.transpose(), outcome) {
@@ -369,7 +369,7 @@ impl Series {
                 (before?.filter(|before| before.activity_rows > 0), outcome)
             }
         };
-        // The last one is told by who gets it.
+        // The last one is reported by whoever gets the outcome.
         if let (Some(before), true) = (&before, outcome.activity_rows > 0) {
             tell(Told::complete(before));
         }
@@ -381,7 +381,7 @@ impl Series {
 }
 
 impl Rotation {
-    /// `resolution_s`: a row stands for so many seconds at most.
+    /// `resolution_s`: most seconds that a row covers.
     fn begin(every: Duration, resolution_s: u32, start_us: i64) -> Rotation {
         let every_us = i64::try_from(every.as_micros()).unwrap_or(i64::MAX);
         Rotation {
@@ -399,7 +399,7 @@ impl Rotation {
 }
 
 impl Open {
-    /// Takes rows of its time, and what describes them: of what is described beside them, or in the recording before it.
+    /// Takes rows of its time and their descriptions: those that came along, or that are in the recording before it.
     fn take(&mut self, rows: Rows, beside: &Rows) {
         self.missing.add(rows.refers_to());
         self.missing.subtract(&self.described);
@@ -413,7 +413,7 @@ impl Open {
         self.segments.pending.append(descriptions);
     }
 
-    /// Takes descriptions that the recording after it had first: they came in the moments after the cut, before their rows.
+    /// Takes descriptions that went to the next recording: they came right after the cut, before their rows.
     fn look_up_in(&mut self, next: &Segments, described: &Described) {
         if self.missing.is_empty() {
             return;
@@ -425,7 +425,7 @@ impl Open {
         self.segments.pending.append(found);
     }
 
-    /// Takes sessions, stacks and statements that were seen in its time, whether a row has named them by now or not.
+    /// Takes sessions, stacks and statements that were seen in its time, whether or not a row refers to them yet.
     fn describe(&mut self, seen: &Rows) {
         let mut new = seen.describes();
         new.subtract(&self.described);
@@ -441,7 +441,7 @@ impl Known {
     }
 }
 
-/// Takes out of what is sought what the recording in this directory describes, and says how. Nothing is sought twice.
+/// Removes from `sought` what the recording in this directory describes, and returns the descriptions. Nothing is looked up twice.
 fn look_up(directory: &Directory, described: &Described, sought: &mut Described) -> Rows {
     let mut wanted = sought.clone();
     wanted.keep(described);
@@ -454,7 +454,7 @@ fn look_up(directory: &Directory, described: &Described, sought: &mut Described)
     let Ok(Ok(recording)) = recording else {
         return found;
     };
-    // What cannot be read of it is missing here, too.
+    // What cannot be read from it is missing here, too.
     if !wanted.sessions.is_empty() {
         recording.read::<SessionRow>(|rows| {
             let is_wanted = |row: &SessionRow| wanted.sessions.contains(&row.id);
@@ -482,7 +482,7 @@ fn look_up(directory: &Directory, described: &Described, sought: &mut Described)
     found
 }
 
-/// Makes a recording; of one of many the name is not chosen by anybody, so it gets another one where that is taken.
+/// Creates a recording; nobody chose the name of one of many, so it gets another if that is taken.
 fn begin_segments(output: &Output, meta: Meta, is_one_of_many: bool) -> Result<Segments, RecordingError> {
     let mut number = 1;
     loop {
@@ -498,7 +498,7 @@ pub(super) fn next_multiple(moment_us: i64, every_us: i64) -> i64 {
     multiple_from(moment_us.saturating_add(1), every_us)
 }
 
-/// The first multiple that is not before a moment.
+/// The first multiple at or after a moment.
 fn multiple_from(moment_us: i64, every_us: i64) -> i64 {
     let over = moment_us.rem_euclid(every_us);
     match over {
@@ -574,14 +574,14 @@ mod tests {
         };
         open.take(rows(1), &Rows::default());
         assert_eq!(described(&open.segments.pending), [SessionId(1)]);
-        // Nobody has named it; it names itself later, beside others of which nothing is there.
+        // Session 3 is not described yet; its description comes later, beside that of a session without rows here.
         open.take(rows(3), &Rows::default());
         open.take(Rows::default(), &sessions(&[3, 4]));
         open.take(rows(1), &sessions(&[1]));
         assert_eq!(described(&open.segments.pending), [SessionId(1), SessionId(3)]);
     }
 
-    /// A row of each second of a statement that is described once, and again where a recording begins.
+    /// One row per second, of a statement that is described once, and again when a recording begins.
     fn seconds(from_s: i64, until_s: i64, described: &[u64]) -> Rows {
         let activity = (from_s..until_s).map(|second| ActivityRow {
             time: second * SECOND_US,
@@ -640,7 +640,7 @@ mod tests {
         turned
     }
 
-    /// Seconds and described statements of each, by their names.
+    /// Seconds and described statements of each recording, sorted by name.
     fn read_all(home: &Path) -> Vec<(Vec<i64>, Vec<u64>)> {
         let entries = std::fs::read_dir(home).expect("a folder");
         let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("it is there").path()).collect();
@@ -661,7 +661,7 @@ mod tests {
             .collect()
     }
 
-    /// Puts all recordings of a folder into a store, and says of which seconds that has rows.
+    /// Puts all recordings of a folder into a store, and returns the seconds that it has rows of.
     fn seconds_in_store(folder: &Path, store: &Path) -> Vec<i64> {
         let address = Address::to_put(store.as_os_str()).expect("an address");
         let options = PutOptions {
@@ -685,8 +685,8 @@ mod tests {
         seconds
     }
 
-    /// What a killed recorder has left is put as it is; what goes on is put again. A step is what is written at a time: what a kill at a
-    /// system call within it leaves reads as what was there before it (`recording::killed` of the model).
+    /// What a killed recorder left is put as it is; what goes on is put again. A step is what is written at a time: after a kill at a
+    /// system call within it, the recording reads as before it (`recording::killed` of the model).
     #[test]
     fn put_after_any_step_of_rotation_and_merging_a_store_has_each_second_once() {
         let home = tempfile::tempdir().expect("a folder");

@@ -1,10 +1,10 @@
-//! Rows on their way to a thread that writes them: who takes the kernel's events hands them over and goes on, whatever the disk does.
-//! Who reads files waits for the disk, one batch behind it, and loses nothing.
+//! Rows on their way to a writer thread: the thread that takes the kernel's events hands them over and goes on, whatever the disk does. A
+//! thread that reads files waits for the disk, one batch behind it, and loses nothing.
 //!
-//! What waits of the former is bounded in bytes, for batches differ a thousandfold in size. Beyond that a batch is dropped as a whole, the
-//! newest one: what is in the queue has an order and a description, and taking it out again would break both. Dropped are its facts only.
-//! Descriptions (sessions, stacks, statements) are said once, and what comes later names them: they go with the next batch that has
-//! room. What was dropped is counted in the quality of the recording.
+//! The queue of the former is bounded in bytes, because batches differ a thousandfold in size. Beyond that, the newest batch is dropped as
+//! a whole: the queue has an order and descriptions, and taking something out of it would break both. Only facts are dropped. Descriptions
+//! (sessions, stacks, statements) come once, and later rows refer to them: they go with the next batch that has room. What was dropped is
+//! counted in the quality of the recording.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,22 +22,22 @@ use super::series::Series;
 use super::{Outcome, Output, Progress};
 use crate::queue::{Next, Receiver, Refused, Sender, queue};
 
-/// Bytes that may wait for the disk, with what is being written: some minutes of a busy server, and more than any one batch
+/// Bytes that may wait for the disk, including what is being written: some minutes of a busy server, and more than any one batch
 /// ([`dbtime_collect::Collector::has_much_to_take`]).
 const MOST_WAITING: usize = 128 << 20;
-/// Descriptions that are kept of what was dropped, besides.
+/// Bytes of descriptions kept of dropped rows, in addition.
 const MOST_KEPT: usize = 32 << 20;
-/// Notes of times in which rows were dropped.
+/// Most notes about times in which rows were dropped.
 const MOST_NOTES: usize = 100;
-/// How often the recording before is gone on with while nothing comes.
+/// How often earlier recordings are worked on while nothing comes.
 const STEP: Duration = Duration::from_secs(1);
 
 /// What is written at a time.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// How the collector stands with these rows.
+    /// The collector's description as of these rows.
     pub(crate) meta: Meta,
-    /// What has come since the last time.
+    /// What has arrived since the last part.
     pub(crate) rows: Rows,
     /// The time of day by the clock of the recording.
     pub(crate) now_us: i64,
@@ -86,10 +86,10 @@ struct Dropped {
 }
 
 impl Sink {
-    /// Begins one recording, and the thread that writes it; `is_one_of_many`: where its name is taken it gets another one.
+    /// Begins one recording, and the thread that writes it; `is_one_of_many`: if its name is taken, it gets another.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be created.
     pub(crate) fn begin(
         output: Output,
         owner: Option<Owner>,
@@ -102,7 +102,7 @@ impl Sink {
     /// Starts the thread, which has no more privileges than the caller has now.
     ///
     /// # Errors
-    /// There can be no thread.
+    /// The thread cannot be started.
     pub(super) fn start(series: Series) -> anyhow::Result<Sink> {
         let path = series.path();
         let bytes_written = Arc::new(AtomicU64::new(0));
@@ -149,25 +149,26 @@ impl Sink {
         self.parts.is_taken()
     }
 
-    /// Hands over; what finds no room is dropped, and counted. Waits for nobody.
+    /// Hands over a part; what finds no room is dropped, and counted. Never waits.
     pub(crate) fn take(&mut self, mut part: Part, tell: &mut dyn FnMut(Progress<'_>)) {
         self.dropped.go_along(&mut part);
         let bytes = part.rows.bytes();
         match self.parts.offer(part, bytes) {
             Ok(()) => self.dropped.goes_on = false,
             Err(Refused::Full(part)) => self.dropped.add(part, tell),
-            // Why is told in the end.
+            // The reason is reported at the end.
             Err(Refused::Gone(_)) => {}
         }
     }
 
-    /// Hands over once all before is written: nothing is dropped. False when nothing can be written any more: [`Sink::give_up`] says why.
+    /// Hands over once everything before is written; nothing is dropped. False when nothing can be written any more: [`Sink::give_up`] says
+    /// why.
     pub(crate) fn hand_over(&self, part: Part) -> bool {
         let bytes = part.rows.bytes();
         self.parts.hand_over(part, bytes).is_ok()
     }
 
-    /// Says what the thread has to say. The answer: when the next recording was begun, if it was.
+    /// Passes on the thread's messages. Returns when the next recording began, if it did.
     pub(crate) fn tell(&mut self, tell: &mut dyn FnMut(Progress<'_>)) -> Option<i64> {
         let turned = self.told.try_iter().filter_map(|told| told.tell(tell));
         turned.last()
@@ -181,7 +182,7 @@ impl Sink {
         self.end(last).finish(tell)
     }
 
-    /// Waits until what was handed over is written, and no more: of an import nothing is left then.
+    /// Waits until what was handed over is written, and adds nothing: an import that is given up leaves nothing behind.
     ///
     /// # Errors
     /// The first thing that went wrong.
@@ -197,7 +198,7 @@ impl Sink {
     /// Hands over the last rows.
     pub(crate) fn end(mut self, mut last: Part) -> Ending {
         self.dropped.go_along(&mut last);
-        // Whoever does not take it any more says why in the end.
+        // If the thread does not take it any more, it says why at the end.
         let _ = self.parts.offer_last(last);
         Ending {
             told: self.told,
@@ -228,7 +229,7 @@ impl Ending {
 }
 
 impl Told {
-    /// Of a recording that is whole.
+    /// A recording is complete.
     pub(super) fn complete(outcome: &Outcome) -> Told {
         Told::Complete {
             path: outcome.path.clone(),
@@ -247,7 +248,7 @@ impl Told {
 }
 
 impl Dropped {
-    /// What is known of it goes with the next batch.
+    /// Adds what is known of the dropped rows to the next batch.
     fn go_along(&mut self, part: &mut Part) {
         let mut kept = std::mem::take(&mut self.kept);
         if !kept.is_empty() {
@@ -296,7 +297,7 @@ fn write(
     told: &mpsc::Sender<Told>,
     bytes_written: &AtomicU64,
 ) -> anyhow::Result<Outcome> {
-    // Who does not listen any more has given up.
+    // If nobody listens any more, the caller has given up.
     let mut tell = |what| {
         let _ = told.send(what);
     };
@@ -315,7 +316,7 @@ fn write(
             Next::End => break,
         }
     }
-    // Nothing more is to come.
+    // Nothing more is accepted.
     drop(parts);
     series.finish(failed, &mut tell)
 }
@@ -329,7 +330,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A row of this second, of which nothing else matters.
+    /// A row in this second; nothing else about it matters.
     pub(crate) fn row_of(second: i64) -> ActivityRow {
         ActivityRow {
             time: second * 1_000_000,
@@ -367,7 +368,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A thread that writes nothing until it may, and says what it got.
+    /// A sink whose thread writes nothing until it may, and passes on what it got.
     fn hangs(until: Arc<Mutex<()>>, got: Plain<Part>) -> Sink {
         let bytes = part(0, 100).rows.bytes();
         Sink::of(bytes * 2, PathBuf::new(), Arc::default(), move |mut parts, _| {
@@ -392,7 +393,7 @@ pub(crate) mod tests {
                 notes.push(text.to_string());
             }
         };
-        // Two have room; three more have none, of which nobody waits for anything.
+        // There is room for two; three more have none, and none of the calls waits.
         for second in 1..=5 {
             sink.take(part(second, 100), &mut tell);
         }

@@ -1,4 +1,4 @@
-//! How a recording stands, once a second: for who watches it.
+//! The state of a recording, once a second, for those who watch it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
@@ -13,14 +13,14 @@ use super::measure::Measure;
 use crate::time_of_day::now_us;
 
 const SECOND_US: i64 = 1_000_000;
-/// The average is of so many seconds: long enough to be read, short enough to follow what happens.
+/// Seconds in the average: enough to be readable, few enough to follow what happens.
 const AVERAGED_S: i64 = 5;
-/// Rows of a second have come by then.
+/// By then the rows of a second have arrived.
 const LATE_S: i64 = 1;
-/// The same for who does more than look.
+/// The same for callers that act on it.
 const SURELY_LATE_S: i64 = 2;
 
-/// What there is by now.
+/// The state so far.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Standing {
     /// Time since it began.
@@ -48,10 +48,10 @@ pub struct Watched {
 pub(super) struct Watch {
     start_us: i64,
     due: Duration,
-    /// Rows that wait to be taken and have been looked at.
+    /// How many of the rows that wait to be taken have been counted.
     seen: usize,
     measures: Vec<Measure>,
-    /// The first second of which has not been told what was measured.
+    /// The first second whose measurements have not been reported.
     untold_us: i64,
     /// By second.
     seconds: BTreeMap<i64, Second>,
@@ -60,7 +60,7 @@ pub(super) struct Watch {
 #[derive(Debug, Default)]
 struct Second {
     db_time_ns: u64,
-    /// DB time that each measure takes.
+    /// DB time that counts for each measure.
     measured_ns: Vec<u64>,
 }
 
@@ -97,7 +97,7 @@ impl Watch {
         }
     }
 
-    /// Seconds that are over, each once. Right after [`Watch::look`], which forgets them.
+    /// Seconds that are over, each once. To be called right after [`Watch::look`], which forgets old ones.
     pub(super) fn take_watched(&mut self) -> Vec<Watched> {
         if self.measures.is_empty() {
             return Vec::new();
@@ -107,7 +107,7 @@ impl Watch {
 
     fn watched(&mut self, now_us: i64) -> Vec<Watched> {
         let end_us = (now_us.div_euclid(SECOND_US) - SURELY_LATE_S) * SECOND_US;
-        // After a standstill: what is forgotten is not told.
+        // After a standstill, seconds that were forgotten are not reported.
         let untold_us = end_us.max(self.untold_us);
         let first_us = mem::replace(&mut self.untold_us, untold_us);
         let from_us = first_us.max(end_us - AVERAGED_S * SECOND_US);
@@ -124,7 +124,7 @@ impl Watch {
             .collect()
     }
 
-    /// All rows that wait are taken in the next moment.
+    /// To be called right before all waiting rows are taken.
     pub(super) fn rows_are_taken(&mut self, collector: &Collector) {
         self.add_new(collector);
         self.seen = 0;
@@ -158,7 +158,7 @@ impl Watch {
         }
     }
 
-    /// Of the last seconds of which all rows have come.
+    /// Over the last seconds whose rows have all arrived.
     fn average(&mut self, now_us: i64) -> Option<f64> {
         let end = (now_us.div_euclid(SECOND_US) - LATE_S) * SECOND_US;
         let begin = end - AVERAGED_S * SECOND_US;
@@ -216,7 +216,7 @@ mod tests {
             ],
             &kinds,
         );
-        // Half of a second and a whole one, in the first of which it was at work.
+        // Half a second and a whole one; it was at work in the first.
         assert_eq!(watch.average(103 * SECOND_US), Some(0.5 / 1.5));
         for second in 102..120 {
             watch.add(&[row(second, 1, false, 2_000_000_000)], &kinds);

@@ -1,4 +1,4 @@
-//! Whom server and client programs run as, and that they do not outlive their owner.
+//! The account that server and client programs run as, and making sure that they do not outlive their owner.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -19,8 +19,8 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// PostgreSQL refuses to run as root: root hands it to `postgres`, or to `nobody` where there is no such
-    /// user. Anyone else runs it as himself (`None`).
+    /// PostgreSQL refuses to run as root: root runs it as `postgres`, or as `nobody` if there is no such user. Anyone
+    /// else runs it under their own account (`None`).
     pub(super) fn for_server() -> Result<Option<Account>> {
         // SAFETY: geteuid reads the caller's credentials and cannot fail.
         if unsafe { libc::geteuid() } != 0 {
@@ -67,7 +67,7 @@ impl Account {
     }
 }
 
-/// Makes `path` the account's own.
+/// Makes the account the owner of `path`.
 pub(super) fn give(account: Option<&Account>, path: &Path) -> Result<()> {
     if let Some(account) = account {
         chown(path, Some(account.uid), Some(account.gid))
@@ -76,8 +76,8 @@ pub(super) fn give(account: Option<&Account>, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Has `command` run as the account, in a process group of its own (a Ctrl-C is its owner's to handle), in a
-/// neutral environment, and get `death_signal` when the calling thread ends.
+/// Makes `command` run as the account, in its own process group (Ctrl-C is for its owner to handle), in a neutral
+/// environment, and get `death_signal` when the calling thread ends.
 pub(super) fn prepare(command: &mut Command, account: Option<&Account>, death_signal: libc::c_int) {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("PG") {

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use super::{Cluster, PORT, SUPERUSER, account};
 
 impl Cluster {
-    /// A client program (`psql`, `pgbench`, …) that is to connect to this server as the superuser, and that the
-    /// kernel kills when the calling thread ends. Arguments and the database are the caller's to add.
+    /// A client program (`psql`, `pgbench`, …) set up to connect to this server as the superuser; the kernel kills it
+    /// when the calling thread ends. The caller adds arguments and the database.
     ///
     /// # Errors
     /// The program is not installed.
@@ -27,7 +27,7 @@ impl Cluster {
     /// Runs SQL in the database `postgres`; returns the rows as lines of tab-separated values.
     ///
     /// # Errors
-    /// No psql, or what the server said about the statement.
+    /// psql is missing, or the statement failed, with what the server said.
     pub fn psql(&self, sql: &str) -> Result<String> {
         let output = self
             .client_program("psql")?

@@ -1,9 +1,9 @@
 //! A throw-away PostgreSQL server for the demo, the tests and the benchmark.
 //!
-//! It lives in a temporary directory of its own, listens on a Unix socket only, never runs as root, and goes
-//! with its owner: dropping the [`Cluster`] stops the server and removes the directory, and a server whose
-//! owner is killed gets a shutdown signal from the kernel. Who wants to clean up on Ctrl-C catches the signal
-//! and drops the cluster; the server is in a process group of its own and does not see the terminal's signal.
+//! It has its own temporary directory, listens on a Unix socket only, never runs as root, and does not outlive its owner: dropping the
+//! [`Cluster`] stops the server and removes the directory, and a server whose owner is killed gets a shutdown signal from the kernel. To
+//! clean up on Ctrl-C, catch the signal and drop the cluster; the server is in its own process group and does not see the terminal's
+//! signal.
 
 mod account;
 mod clients;
@@ -38,15 +38,15 @@ const LOG_LINES_SHOWN: usize = 15;
 /// How the server is set up.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Where `postgres` and `initdb` are; found by itself when not given.
+    /// Where `postgres` and `initdb` are; searched for if not given.
     pub bin_dir: Option<PathBuf>,
     /// Where the cluster's directory is made; the system's temporary directory when not given.
     pub parent_dir: Option<PathBuf>,
     /// Server settings, later ones win. `fsync` is off unless set here.
     pub settings: Vec<(String, String)>,
-    /// Starts from a copy of this data directory, whose server is stopped, instead of an empty cluster.
+    /// Starts from a copy of this data directory, whose server must be stopped, instead of an empty cluster.
     pub copy_of: Option<PathBuf>,
-    /// Replays the log of the server that was copied.
+    /// Replays the WAL of the server that was copied.
     pub is_standby: bool,
     /// Data checksums (the default of `initdb` depends on the version; here it does not).
     pub checksums: bool,
@@ -59,20 +59,20 @@ impl Options {
         self
     }
 
-    /// Starts from a copy of this data directory, whose server is stopped.
+    /// Starts from a copy of this data directory, whose server must be stopped.
     pub fn copy_of(mut self, data_dir: &Path) -> Options {
         self.copy_of = Some(data_dir.to_path_buf());
         self
     }
 
-    /// Makes it a standby of the server that has this data directory, and is stopped now; `connection` is the string with which it
-    /// connects when that runs again.
+    /// Makes it a standby of the server with this data directory, which must be stopped now; `connection` is the connection string to that
+    /// server once it runs again.
     pub fn standby_of(mut self, data_dir: &Path, connection: &str) -> Options {
         self.is_standby = true;
         self.copy_of(data_dir).set("primary_conninfo", connection)
     }
 
-    /// Takes the server from this directory.
+    /// Uses the server programs in this directory.
     pub fn bin_dir(mut self, directory: &Path) -> Options {
         self.bin_dir = Some(directory.to_path_buf());
         self
@@ -97,10 +97,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makes a cluster and starts its server; returns when it takes connections.
+    /// Makes a cluster and starts its server; returns when it accepts connections.
     ///
     /// # Errors
-    /// As [`Cluster::make`]; or the server does not start, with the last lines of what it said.
+    /// As for [`Cluster::make`]; or the server does not start, with the last lines of its log.
     pub fn start(options: &Options) -> Result<Cluster> {
         let mut cluster = Cluster::make(options)?;
         cluster.launch()?;
@@ -110,7 +110,7 @@ impl Cluster {
     /// Makes a cluster without starting its server.
     ///
     /// # Errors
-    /// No PostgreSQL found, or `initdb` failed, with the last lines of what it said; or the data directory cannot be copied.
+    /// No PostgreSQL found, or `initdb` failed, with the last lines of its output; or the data directory cannot be copied.
     pub fn make(options: &Options) -> Result<Cluster> {
         let programs = Programs::find(options.bin_dir.as_deref())?;
         let account = Account::for_server()?;
@@ -185,10 +185,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts the server of a cluster that was stopped or killed; returns when it takes connections.
+    /// Starts the server of a cluster that was stopped or killed; returns when it accepts connections.
     ///
     /// # Errors
-    /// The server runs already or does not start; with the last lines of its log.
+    /// The server is already running, or does not start, with the last lines of its log.
     pub fn launch(&mut self) -> Result<()> {
         if self.postmaster.is_some() {
             bail!("the server in {} is already running", self.data_dir.display());
@@ -234,11 +234,11 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stops the server, by harder means when it does not follow, and says what CPU it and all its processes
-    /// took. The directory stays until the cluster is dropped, so that it can be launched again.
+    /// Stops the server, escalating if it does not react, and returns the CPU time that it and all its processes used. The directory stays
+    /// until the cluster is dropped, so that it can be launched again.
     ///
     /// # Errors
-    /// The server does not run.
+    /// The server is not running.
     pub fn stop(&mut self, how: Shutdown) -> Result<Usage> {
         let Some(postmaster) = self.postmaster.take() else {
             bail!("the server in {} is not running", self.data_dir.display());
@@ -248,11 +248,11 @@ impl Cluster {
         usage
     }
 
-    /// Puts another server in the place of this one, as an upgrade does; both are stopped. The other's data directory gets the name of this
-    /// one's, which lies beside it then, and the next launch is of the other's programs, with the settings and the socket of this one.
+    /// Replaces this server by another, as an upgrade does; both must be stopped. The other's data directory takes the name of this one's,
+    /// which is moved aside, and the next launch uses the other's programs with the settings and the socket of this one.
     ///
     /// # Errors
-    /// One of them runs, or a directory cannot be renamed: both have to be on the same file system.
+    /// One of them is running, or a directory cannot be renamed: both have to be on the same file system.
     pub fn take_in(&mut self, other: Cluster) -> Result<()> {
         if self.postmaster.is_some() || other.postmaster.is_some() {
             bail!("a running server cannot be replaced, nor replace another one");
@@ -272,7 +272,7 @@ impl Cluster {
         self.postmaster.as_ref().expect("the server was stopped").pid()
     }
 
-    /// Directory that holds everything of the cluster; gone after the drop.
+    /// Directory that holds everything of the cluster; removed on drop.
     pub fn home(&self) -> &Path {
         self.home.path()
     }

@@ -1,5 +1,5 @@
-//! What of some files is in the page cache, and getting them in or out of it. The host's cache as a whole is
-//! never touched.
+//! How much of some files is in the page cache, and moving them in or out of it. The host's cache as a whole is never
+//! touched.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -28,7 +28,7 @@ impl Residency {
     }
 }
 
-/// Reads the files, so that they are in the page cache as far as it has room.
+/// Reads the files into the page cache, as far as it has room.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -97,7 +97,7 @@ pub fn residency(files: &[PathBuf]) -> Result<Residency> {
     Ok(sum)
 }
 
-/// Keeps files out of the page cache while it lives, by a thread that evicts them again and again.
+/// Keeps files out of the page cache while it lives: a thread evicts them again and again.
 #[derive(Debug)]
 pub struct KeepOut {
     stop: Arc<AtomicBool>,
@@ -119,7 +119,7 @@ impl KeepOut {
             .spawn(move || {
                 while !stopped.load(Ordering::Relaxed) {
                     for file in &files {
-                        // A pass that fails is made up for by the next; the result is verified by residency().
+                        // If a pass fails, the next one makes up for it; residency() verifies the result.
                         let _ = drop_pages(file);
                     }
                     std::thread::sleep(period);
@@ -136,7 +136,7 @@ impl Drop for KeepOut {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // The thread cannot panic, and a drop has nobody to tell.
+            // The thread cannot panic, and drop could not report it.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! The server's first process: started, watched, stopped, and cleared away after when it died.
+//! The server's first process: starting, watching and stopping it, and cleaning up after one that died.
 
 use std::fs;
 use std::io;
@@ -20,7 +20,7 @@ pub enum Shutdown {
     Kill,
 }
 
-/// CPU that the server and all the processes it had took, as `wait4` tells.
+/// CPU time that the server and all its processes used, from `wait4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// User time.
@@ -45,7 +45,7 @@ pub(super) struct Postmaster {
 
 impl Postmaster {
     pub(super) fn spawn(command: &mut Command) -> io::Result<Postmaster> {
-        // Not kept as a `Child`: only wait4 tells the resources that were used, and a `Child` would not know.
+        // Not kept as a `Child`: only wait4 returns the resources used, and a `Child` would not know of it.
         let pid = command.spawn()?.id();
         Ok(Postmaster {
             pid: pid.cast_signed(),
@@ -57,12 +57,12 @@ impl Postmaster {
         self.pid.cast_unsigned()
     }
 
-    /// How it ended, if it did.
+    /// How it ended, if it has.
     pub(super) fn try_wait(&mut self) -> Result<Option<Ended>> {
         let mut status = 0;
         // SAFETY: all-zero bytes are a valid `rusage`, a struct of integers.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: the pointers are to live locals; the pid is our child, and not reaped yet, so it is no other.
+        // SAFETY: the pointers are to live locals; the pid is our child, and not reaped yet, so it cannot be another's.
         match unsafe { libc::wait4(self.pid, &mut status, libc::WNOHANG, &mut usage) } {
             0 => Ok(None),
             -1 => Err(io::Error::last_os_error())
@@ -80,7 +80,7 @@ impl Postmaster {
         }
     }
 
-    /// Ends it, by harder means when it does not follow.
+    /// Ends it, escalating if it does not react.
     pub(super) fn stop(mut self, how: Shutdown) -> Result<Usage> {
         self.end(how)
     }
@@ -109,7 +109,7 @@ impl Postmaster {
 impl Drop for Postmaster {
     fn drop(&mut self) {
         if !self.reaped {
-            // Nothing more can be done about one that survives this, and a drop has nobody to tell.
+            // Nothing more can be done about one that survives this, and drop could not report it.
             let _ = self.end(Shutdown::Fast);
         }
     }
@@ -159,7 +159,7 @@ fn processes_in(data_dir: &Path) -> Vec<libc::pid_t> {
         .collect()
 }
 
-/// Id of the System V segment that a server which is gone left behind.
+/// Id of the System V shared memory segment that a dead server left behind.
 fn shared_memory(data_dir: &Path) -> Option<libc::c_int> {
     let text = fs::read_to_string(data_dir.join("postmaster.pid")).ok()?;
     let mut key_and_id = text.lines().nth(6)?.split_ascii_whitespace();

@@ -113,7 +113,7 @@ fn installed() -> Vec<PathBuf> {
     directories.extend(versioned.into_iter().map(|(_, directory)| directory));
     let path = std::env::var_os("PATH").unwrap_or_default();
     for directory in std::env::split_paths(&path) {
-        // A link to the program is not where its own libraries and data files are found from.
+        // Links are resolved: the program finds its libraries and data files from its real location.
         match fs::canonicalize(directory.join("postgres")) {
             Ok(program) => directories.extend(program.parent().map(Path::to_path_buf)),
             Err(_) => directories.push(directory),

@@ -1,18 +1,18 @@
-//! Lines that the name of a task has broken: the kernel writes a line break in a name as it is, in the column of tasks and behind
-//! `comm=` of an event. Such lines are put together again; all others are left as they are.
+//! Lines broken by the name of a task: the kernel writes a line break in a name as it is, in the column of tasks and after `comm=` of an
+//! event. Such lines are joined again; all others are left as they are.
 
 use super::line::{Said, pid_of, said};
 
-/// Bytes of a name at most (`TASK_COMM_LEN`, less its end).
+/// Most bytes of a name (`TASK_COMM_LEN`, less its end).
 const LONGEST_NAME: usize = 15;
-/// Column of the task's name in tracepoints: filled up with blanks in front.
+/// Column of the task's name in tracepoints: padded with blanks on the left.
 const NAME_COLUMN: usize = 16;
-/// What stands before the rest of a broken name: time, CPU and the column of function_graph.
+/// Most bytes before the rest of a broken name: time, CPU and the column of function_graph.
 const LONGEST_BEGIN: usize = 40;
-/// Keys that follow a name, each with a blank in front.
+/// Keys that follow a name, each after a blank.
 const BEHIND_NAMES: [&[u8]; 3] = [b" pid=", b" prev_pid=", b" next_pid="];
 
-/// Who reads lines: what it is, its number, what it says.
+/// Receives lines: the line, its number, what it says.
 pub(super) trait Line: for<'l> FnMut(&'l [u8], u64, Said<'l>) {}
 
 impl<F: for<'l> FnMut(&'l [u8], u64, Said<'l>)> Line for F {}
@@ -26,7 +26,7 @@ pub(super) struct Broken {
 }
 
 impl Broken {
-    /// Hands on lines, put together where they belong together, with the number of the first and what they say.
+    /// Hands on lines, joined if they belong together, with the number of the first and what they say.
     pub(super) fn take<L: Line>(&mut self, bytes: &[u8], number: u64, line: &mut L) {
         if self.lines.is_empty() {
             let said = said(bytes);
@@ -54,7 +54,7 @@ impl Broken {
     /// Hands on each of the lines that are left, as they were.
     pub(super) fn hand_on<L: Line>(&mut self, line: &mut L) {
         for (at, &(number, begin)) in self.lines.iter().enumerate() {
-            // The line break is no part of it.
+            // The line break is not part of it.
             let end = self
                 .lines
                 .get(at + 1)
@@ -79,7 +79,7 @@ impl Broken {
     }
 }
 
-/// True when a name may go on in the next line.
+/// True if a name may continue on the next line.
 fn is_open(text: &[u8], said: &Said<'_>) -> bool {
     match said {
         Said::Event { arguments, .. } => {
@@ -96,7 +96,7 @@ fn is_open(text: &[u8], said: &Said<'_>) -> bool {
     }
 }
 
-/// True when lines together are one that says something, and their breaks are in names.
+/// True if lines joined say something as one, and their breaks are in names.
 fn is_whole(text: &[u8], said: &Said<'_>) -> bool {
     let is_broken = |part: &[u8]| part.contains(&b'\n');
     match said {
@@ -126,12 +126,12 @@ fn is_graph(text: &[u8]) -> bool {
         .is_some_and(u8::is_ascii_digit)
 }
 
-/// What stands behind the last `comm=` of an event.
+/// What follows the last `comm=` of an event.
 fn last_name(arguments: &[u8]) -> Option<&[u8]> {
     memchr::memmem::rfind(arguments, b"comm=").map(|at| &arguments[at + 5..])
 }
 
-/// True when each name in the arguments of an event, but the last one where that is open, ends within its length.
+/// True if each name in the arguments of an event ends within its length, except the last one if that is open.
 fn names_are_closed(arguments: &[u8], but_last: bool) -> bool {
     let names: Vec<usize> = memchr::memmem::find_iter(arguments, b"comm=").collect();
     let closed = &names[..names.len() - usize::from(but_last && !names.is_empty())];
@@ -162,7 +162,7 @@ mod tests {
         out
     }
 
-    /// As Linux 6.18 wrote it of tasks that called themselves so.
+    /// As Linux 6.18 wrote it for tasks with such names.
     #[test]
     fn lines_that_a_name_breaks_are_one() {
         for name in [

@@ -1,12 +1,12 @@
-//! Lines of functions to calls: each task has a stack of what it has entered; when the outermost function returns, the call
-//! is whole, and all that was measured in it counts. A call of which a part is missing counts for nothing.
+//! From lines of functions to calls: each task has a stack of the functions it has entered; when the outermost one returns, the call is
+//! complete, and all that was measured in it counts. A call with a part missing does not count.
 //!
 //! # Time
-//! A function's duration is what the tracer says. Its own time is that less what it called, less its stays off CPU.
-//! Interrupts and preemption have paths of their own and are taken out of the durations of all functions around them. A stay
-//! off CPU lasts from `sched_switch` to `sched_switch` where these events were traced; else it is the gap before
-//! `finish_task_switch`, the first function of a task that is back. Where the tracer's clock stood still meanwhile (option
-//! `sleep-time` off), the stay is added to the durations of the functions around it.
+//! A function's duration is what the tracer says. Its own time is that, less what it called, less its time off CPU. Interrupts and
+//! preemption have paths of their own and are subtracted from the durations of all functions around them. Time off CPU lasts from
+//! `sched_switch` to `sched_switch` if these events were traced; otherwise it is the gap before `finish_task_switch`, the first function of
+//! a task that is back. If the tracer's clock stood still in the meantime (option `sleep-time` off), that time is added to the durations of
+//! the functions around it.
 
 use dbtime_model::recording::KernelTrace;
 use dbtime_model::{CounterRow, SpanRow, StackId, State, Wait, counter, span};
@@ -20,18 +20,18 @@ use crate::Import;
 use crate::sched_fields::{switch, woken};
 use crate::text::decimal;
 
-/// Rows of spans that are kept of a file, and as many more for calls that are longer than every one before.
+/// Rows of spans kept of a file, and as many again for calls longer than all before.
 const KEPT_SPANS: u64 = 400_000;
-/// A call of more steps than this is counted at once and not kept: bounds the memory of one that never ends.
+/// A call of more steps than this is dropped: bounds the memory of one that never ends.
 const MOST_STEPS: usize = 2_000_000;
-/// A call so deep is no call, but a trace whose ends are missing.
+/// A deeper call is not a call, but a trace with ends missing.
 const DEEPEST: usize = 1_000;
-/// Two clocks: durations have nanoseconds, moments microseconds.
+/// Tolerance between two clocks: durations have nanoseconds, moments microseconds.
 const CLOCKS_NS: u64 = 10_000;
 
-/// Tracer of a file that tells of tracepoints only.
+/// Tracer of a file that only has tracepoints.
 pub(super) const TRACEPOINTS: &str = "tracepoints";
-/// Tracer of a file that tells of functions.
+/// Tracer of a file that has functions.
 pub(super) const FUNCTION_GRAPH: &str = "function_graph";
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -47,20 +47,20 @@ pub(super) struct Calls {
     longest_ns: u64,
     deepest: u32,
     saw_switches: bool,
-    /// Functions that took longer than they lasted.
+    /// Functions that took less time than what they called.
     pub(super) too_short: u64,
-    /// Functions whose end is not there.
+    /// Functions whose end is missing.
     pub(super) without_end: u64,
     has_time: bool,
 }
 
 impl Calls {
-    /// True when the moments of lines are known.
+    /// True if lines have times.
     pub(super) fn has_time(&self) -> bool {
         self.has_time
     }
 
-    /// Events of this CPU are missing (of all when it is not known): calls that are open there are cut.
+    /// Events of this CPU (of all, if it is not known) are missing: calls that are open there are cut.
     pub(super) fn lost(&mut self, cpu: Option<u32>, events: Option<u64>) {
         self.summary.lost_events = self.summary.lost_events.saturating_add(events.unwrap_or(0));
         for task in self.tasks.iter_mut() {
@@ -70,13 +70,13 @@ impl Calls {
         }
     }
 
-    /// A task that is not seen to leave its CPU does not.
+    /// Switches are traced: a task that is not seen leaving its CPU stays on it.
     pub(super) fn switches_are_traced(&mut self) {
         self.summary.has_switches = true;
         self.saw_switches = true;
     }
 
-    /// A tracepoint among functions: switches and wakeups are what counts here. False when it is one and cannot be read.
+    /// A tracepoint among functions; only switches and wakeups count here. False if it is one of those and cannot be read.
     pub(super) fn event(&mut self, place: &Place<'_>, name: &[u8], arguments: &[u8]) -> bool {
         let Some(at) = place.at_ns else { return true };
         match name {
@@ -111,8 +111,8 @@ impl Calls {
         let at = self.tasks.of(place, into);
         let function = self.paths.function(name);
         let role = self.paths.role(function);
-        // As deep as the innermost function, not deeper: an interrupt has hit that function on its way out, after the
-        // tracer had counted it out and before it had said so.
+        // As deep as the innermost function, not deeper: an interrupt hit that function on its way out, after the tracer had taken its end
+        // and before it had printed it.
         self.close_lost(at, place, into);
         self.arrive(at, place, role);
         if self.tasks[at].open.len() >= DEEPEST {
@@ -136,7 +136,7 @@ impl Calls {
             }
             (_, Some(root), _) => self.paths.first(root, function),
             (_, None, Some(open)) => self.paths.below(open.path, function),
-            // Without an open function there is a root.
+            // If no function is open, there is a root.
             (_, None, None) => return at,
         };
         let task = &mut self.tasks[at];
@@ -189,7 +189,7 @@ impl Calls {
             ns: ns.unwrap_or(0),
         });
         let is_root = task.open.len() == 1;
-        // A leaf has one line, of no length.
+        // A leaf has a single line, so its lines span no time.
         self.leave(at, ns.unwrap_or(0), Some(0), into);
         let task = &mut self.tasks[at];
         task.last_leaf = leaf.filter(|_| !is_root);
@@ -200,7 +200,7 @@ impl Calls {
     pub(super) fn close(&mut self, place: &Place<'_>, name: &[u8], ns: Option<u64>, into: &mut Import) {
         let at = self.tasks.of(place, into);
         self.close_lost(at, place, into);
-        // Where nothing of what comes after a switch is traced, the function that left the CPU returns at once.
+        // If nothing after a switch is traced, the next line is the return of the function that left the CPU.
         self.arrive(at, place, Role::Plain);
         let task = &mut self.tasks[at];
         let function = (!name.is_empty()).then(|| self.paths.function(name));
@@ -221,7 +221,7 @@ impl Calls {
             return;
         }
         task.seen(place, 0);
-        // What was printed as a leaf had only been left on another CPU.
+        // What was printed as a leaf had only returned on another CPU.
         let leaf = task.last_leaf.take().filter(|leaf| {
             leaf.indent == place.indent && function.is_none_or(|function| function == leaf.function)
         });
@@ -235,7 +235,7 @@ impl Calls {
                     open.inside.ns += more;
                 }
             }
-            // The end of something whose begin is not there.
+            // An end whose start is missing.
             _ if task.open.is_empty() && place.indent <= 2 => self.summary.cut_calls += 1,
             _ => {}
         }
@@ -248,8 +248,8 @@ impl Calls {
         self.leave(at, ns.unwrap_or(0), None, into);
     }
 
-    /// Functions deeper than this line have returned, though no line says so: the kernel loses the end of one now and then,
-    /// when its task changed the CPU meanwhile. They lasted until now at most.
+    /// Functions deeper than this line have returned, although no line says so: now and then, the kernel loses the end of one if its task
+    /// changed CPUs in the meantime. They lasted until now at most.
     fn close_lost(&mut self, at: usize, place: &Place<'_>, into: &mut Import) {
         while let Some(open) = self.tasks[at]
             .open
@@ -263,7 +263,7 @@ impl Calls {
         }
     }
 
-    /// The task is here: where it was not, it was off its CPU.
+    /// The task is seen: if it was gone, it was off its CPU.
     fn arrive(&mut self, at: usize, place: &Place<'_>, role: Role) {
         let task = &mut self.tasks[at];
         let left = std::mem::take(&mut task.left);
@@ -291,7 +291,7 @@ impl Calls {
         self.stay_off(at, (from, to), state, None);
     }
 
-    /// The task was off its CPU; from when it was woken on it was in the run queue.
+    /// The task was off its CPU; from its wakeup on, it was in the run queue.
     fn stay_off(&mut self, at: usize, (from, to): (i64, i64), state: State, path: Option<Path>) {
         let task = &mut self.tasks[at];
         let woken = task.woken.take().filter(|woken| (from..=to).contains(woken));
@@ -304,7 +304,7 @@ impl Calls {
         }
     }
 
-    /// Time inside the innermost function, at its path or another one, off its CPU or on it.
+    /// Time inside the innermost function, at its path or another one, on or off CPU.
     fn add_step(&mut self, at: usize, (from, to): (i64, i64), path: Option<Path>, off: Option<State>) {
         let task = &mut self.tasks[at];
         let ns = to.saturating_sub(from).max(0) as u64;
@@ -364,7 +364,7 @@ impl Calls {
         self.tasks.samples.note(sample, &mut self.paths)
     }
 
-    /// `period_ns=NANOSECONDS missing=COUNT`: that there was a timer, and how many of its samples are not there.
+    /// `period_ns=NANOSECONDS missing=COUNT`: that there was a timer, and how many of its samples are missing.
     pub(super) fn note_sampling(&mut self, sampling: &[u8]) -> Option<()> {
         let period_ns = decimal(argument(sampling, b"period_ns")?).filter(|ns| *ns > 0)?;
         let missing = decimal(argument(sampling, b"missing")?)?;
@@ -373,7 +373,7 @@ impl Calls {
         Some(())
     }
 
-    /// Timer samples that fell between two tracepoints of the call that the task is in. What came before lies in no call.
+    /// Timer samples that fell between two tracepoints of the call that the task is in. Earlier ones are in no call.
     fn take_samples(&mut self, at: usize, found: &Interval<'_>, label: Function) {
         let Some((call, start_ns)) = self.tasks[at].open.last().map(|open| (open.path, open.start_ns)) else {
             return;
@@ -395,12 +395,12 @@ impl Calls {
         }
     }
 
-    /// The innermost function returns after so long; `shown_ns` is how long it was by the moments of its lines.
+    /// The innermost function returns after `ns`; `shown_ns` is how long it took by the times of its lines.
     fn leave(&mut self, at: usize, ns: u64, shown_ns: Option<u64>, into: &mut Import) {
         let task = &mut self.tasks[at];
         let Some(mut open) = task.open.pop() else { return };
         if open.after.ns > 0 {
-            // Its duration says on which side of its end the interrupt came.
+            // Its duration tells whether the interrupt came before or after its end.
             let is_inside = ns + CLOCKS_NS >= open.inside.ns + open.off_ns + open.after.ns;
             match (is_inside, task.open.last_mut()) {
                 (false, Some(around)) => around.inside.add(open.after),
@@ -409,7 +409,7 @@ impl Calls {
         }
         if open.before_it.ns > 0 && shown_ns.is_some_and(|shown| ns + CLOCKS_NS >= shown + open.before_it.ns)
         {
-            // Its duration is longer than its lines say by an interrupt that was taken for its caller's.
+            // It took longer than its lines say, by an interrupt that was attributed to its caller.
             open.inside.add(open.before_it);
             if let Some(around) = task.open.last_mut() {
                 around.inside.subtract(open.before_it);
@@ -423,7 +423,7 @@ impl Calls {
             match open.last_off.filter(|_| excess <= CLOCKS_NS) {
                 Some(off) => task.steps[off].ns = task.steps[off].ns.saturating_sub(excess),
                 None => {
-                    // Its clock stood still while it slept; else children may not take longer than their parent.
+                    // The clock stood still while it slept; otherwise children cannot take longer than their parent.
                     self.too_short += u64::from(excess > CLOCKS_NS && !stood_still);
                     ns = inside_ns;
                 }
@@ -436,7 +436,7 @@ impl Calls {
                 ns,
                 foreign_ns: if is_foreign { ns } else { open.inside.foreign_ns },
             };
-            // Two blanks for each function around; what is not deeper came after the end of that one.
+            // Two blanks for each function around it: what is not deeper came after the end of that function.
             if open.indent <= around.indent {
                 around.after.add(taken);
             } else {
@@ -485,7 +485,7 @@ impl Calls {
             self.hand_on(into);
         }
         self.second = Some(second);
-        // What a function that is shown as a leaf did inside is not known when nobody looked deeper.
+        // What a function shown as a leaf did inside is unknown if nothing deeper was traced.
         let on_cpu = match self.saw_switches || self.deepest > 4 {
             true => State::Kernel,
             false => State::Unknown,
@@ -517,7 +517,7 @@ impl Calls {
         }
     }
 
-    /// True when whoever imports asked for such calls.
+    /// True if the options ask for this call.
     fn is_wanted(&self, root: &Open, into: &Import) -> bool {
         let wanted = &into.options().calls;
         let name = || call_name(self.paths.symbol(root.function));
@@ -527,7 +527,7 @@ impl Calls {
             && wanted.most.is_none_or(|most| self.summary.calls < most)
     }
 
-    /// Keeps the steps of a call, where there is room, or where it is longer than every one before.
+    /// Keeps the steps of a call, if there is room or it is longer than all before.
     fn keep(&mut self, at: usize, ns: u64, into: &mut Import) {
         let steps = (self.tasks[at].steps.len() + self.tasks[at].sampled.len()) as u64;
         let is_longest = ns > self.longest_ns;
@@ -565,7 +565,7 @@ impl Calls {
             };
             let state = step.off.unwrap_or(State::Kernel);
             span(kind, step.path, step.depth, step.start_ns, step.ns, state);
-            // Behind the interval that they fell into.
+            // After the interval that they fell into.
             let next = task.steps.get(place + 1).map_or(i64::MAX, |next| next.start_ns);
             while let Some((at_ns, path)) = samples.next_if(|(at_ns, _)| *at_ns < next) {
                 span(span::kind::SAMPLE, *path, step.depth, *at_ns, 0, State::Kernel);
@@ -573,7 +573,7 @@ impl Calls {
         }
     }
 
-    /// Forgets the call that a task is in: its end is not there, or too much is.
+    /// Drops the call that a task is in: its end is missing, or it is too large.
     pub(super) fn cut(&mut self, at: usize) {
         let task = &mut self.tasks[at];
         task.forget_call();
@@ -585,7 +585,7 @@ impl Calls {
     fn root_of_call(&mut self, at: usize, start: Option<i64>) -> u32 {
         let task = &self.tasks[at];
         let noted = start.and_then(|start| {
-            // Moments of lines have microseconds: the recorder's may be later by that.
+            // Times of lines have microseconds, so the recorder's may be later by up to one.
             let behind = task.noted.partition_point(|call| call.at_ns <= start + 1_000);
             task.noted.get(behind.checked_sub(1)?)
         });
@@ -630,7 +630,7 @@ impl Calls {
     }
 }
 
-/// Interrupts are no calls, nor is the end of a switch that was under way when tracing began.
+/// Interrupts are not calls, nor is the end of a switch that was under way when tracing began.
 fn is_call(role: Role) -> bool {
     role.foreign().is_none() && role != Role::BackOnCpu
 }

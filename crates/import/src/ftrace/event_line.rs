@@ -7,7 +7,7 @@
 use super::line::{Place, Said, duration, flags, has_pid, in_interrupt, seconds, text_of_graph};
 use crate::text::{decimal, trim_start};
 
-/// A line as the kernel writes it, and trace-cmd: the name of the task takes 16 characters (`%16s-%-7d`; a name has 15 at most).
+/// A line as written by the kernel and trace-cmd: the name of the task takes 16 characters (`%16s-%-7d`; a name has 15 at most).
 pub(super) fn event_with_padded_task(line: &[u8]) -> Option<Said<'_>> {
     const NAME: usize = 16;
     let number = line.get(NAME..)?.strip_prefix(b"-")?;
@@ -24,15 +24,15 @@ pub(super) fn event_with_padded_task(line: &[u8]) -> Option<Said<'_>> {
     }
 }
 
-/// A line whose CPU stands in brackets. `text` begins with the task.
+/// A line with its CPU in brackets. `text` begins with the task.
 pub(super) fn event_line(text: &[u8]) -> Said<'_> {
     event_behind(text, 0)
 }
 
-/// The same, where the number of the task ends at `least` (0: that is not known).
+/// The same, if the number of the task ends at `least` (0: not known).
 fn event_behind(text: &[u8], least: usize) -> Said<'_> {
     let mut from = least;
-    // The name of a task may have any bytes: the CPU in brackets is searched for, behind a task's number and before a time.
+    // A task may have any bytes in its name: this looks for a CPU in brackets, after a task's number and before a time.
     loop {
         let Some(open) = memchr::memchr(b'[', &text[from..]).map(|at| from + at) else {
             return Said::Unknown;
@@ -96,7 +96,7 @@ pub(super) fn latency_line(text: &[u8]) -> Said<'_> {
     }
 }
 
-/// What stands behind the columns: the event.
+/// What follows the columns: the event.
 fn event<'a>(mut place: Place<'a>, said: &'a [u8]) -> Said<'a> {
     let said = without_place_in_buffer(without_difference(trim_start(said)));
     // tracefs has no name here.
@@ -145,7 +145,7 @@ fn last_word(text: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// `COMM-PID (  1234)` and `COMM-PID (-----)`: without the process of the thread.
+/// `COMM-PID (  1234)` and `COMM-PID (-----)`: drops the process of the thread.
 fn without_process(task: &[u8]) -> &[u8] {
     match memchr::memrchr(b'(', task) {
         Some(open) if open > 0 && task.ends_with(b")") => task[..open].trim_ascii_end(),
@@ -153,7 +153,7 @@ fn without_process(task: &[u8]) -> &[u8] {
     }
 }
 
-/// `(+39)    sched_waking: …`: without the time since the event before.
+/// `(+39)    sched_waking: …`: drops the time since the previous event.
 fn without_difference(said: &[u8]) -> &[u8] {
     let behind = said.strip_prefix(b"(+").and_then(|behind| {
         let close = memchr::memchr(b')', behind)?;
@@ -163,7 +163,7 @@ fn without_difference(said: &[u8]) -> &[u8] {
     behind.unwrap_or(said)
 }
 
-/// `… [2534:0x98:36]`: without where the event stands in the buffer.
+/// `… [2534:0x98:36]`: drops the position of the event in the buffer.
 fn without_place_in_buffer(said: &[u8]) -> &[u8] {
     let before = said.strip_suffix(b"]").and_then(|text| {
         let open = memchr::memmem::rfind(text, b" [")?;
@@ -176,7 +176,7 @@ fn without_place_in_buffer(said: &[u8]) -> &[u8] {
     before.unwrap_or(said)
 }
 
-/// `vfs_read() { (1)`: without the depth that trace-cmd's option `fgraph:depth` puts behind a function.
+/// `vfs_read() { (1)`: drops the depth that trace-cmd's option `fgraph:depth` adds to a function.
 fn without_depth(text: &[u8]) -> &[u8] {
     let before = text.strip_suffix(b")").and_then(|inside| {
         let open = memchr::memmem::rfind(inside, b" (")?;

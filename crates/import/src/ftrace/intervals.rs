@@ -1,9 +1,9 @@
-//! Tracepoints of a task to calls: where no tracer of functions is to be had, what is known of a system call is when it
-//! passed which tracepoint, and at which stack.
+//! From tracepoints of a task to calls: without a function tracer, all that is known of a system call is when it passed which tracepoint,
+//! and with which stack.
 //!
-//! Time is told from tracepoint to tracepoint, with the stack of the second one, where stacks were traced. That is less than a
-//! function's duration: the time belongs to all that ran in between, and names say so (`block_bio_queue → block_rq_issue`).
-//! Between two tracepoints of an interrupt it is the interrupt's.
+//! Time is measured from tracepoint to tracepoint and goes to the stack of the second one, if stacks were traced. That says less than a
+//! function's duration: the time belongs to all that ran in between, as the names say (`block_bio_queue → block_rq_issue`). Between two
+//! tracepoints of an interrupt, it is the interrupt's.
 
 use dbtime_model::State;
 use syscalls::Sysno;
@@ -27,7 +27,7 @@ const TRACER: [&[u8]; 7] = [
     b"__do_trace_",
 ];
 
-/// Functions at the root of a stack that are around every system call.
+/// Functions at the root of a stack that enclose every system call.
 const ENTRY: [&[u8]; 10] = [
     b"entry_SYSCALL",
     b"do_syscall_64",
@@ -62,10 +62,10 @@ struct Waiting {
     ends: bool,
 }
 
-/// What the tracepoints that begin and end system calls say of the call; a trace may have both kinds of them.
+/// How the tracepoints that begin and end system calls identify a call; a trace may have both kinds of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Which {
-    /// `sys_enter`, `sys_exit`: its number; none where the kernel has forgotten it (`NR -1`).
+    /// `sys_enter`, `sys_exit`: its number; none if the kernel has forgotten it (`NR -1`).
     Number(Option<usize>),
     /// `sys_enter_read`, `sys_exit_read`.
     Name(Box<[u8]>),
@@ -76,10 +76,10 @@ impl Which {
         matches!(self, Which::Number(_))
     }
 
-    /// True when what ends may be the call that began so.
+    /// True if this end may be that of the call that began so.
     fn may_be(&self, ends: &Which) -> bool {
         match (self, ends) {
-            // A program that replaces itself is another architecture's, or another call's, at the end of the call.
+            // A program that replaces itself may end the call on another architecture, or with another call's number.
             (Which::Number(Some(begun)), Which::Number(Some(ends))) => {
                 begun == ends || replaces_program(*begun)
             }
@@ -107,14 +107,14 @@ struct Call {
 pub(super) struct Intervals {
     calls: Table<usize, Call>,
     by_pid: Table<u32, usize>,
-    /// By task: in the order of time, the events of other CPUs stand between a tracepoint and its stack.
+    /// By task, because events of other CPUs can come between a tracepoint and its stack.
     waiting: Table<usize, Waiting>,
-    /// The task whose stack is being told.
+    /// The task whose stack is being read.
     stack_of: Option<usize>,
 }
 
 impl Intervals {
-    /// A frame of the stack of a tracepoint before, leaf first.
+    /// A frame of the stack of an earlier tracepoint, leaf first.
     pub(super) fn frame(&mut self, name: &[u8]) {
         let waiting = self.stack_of.and_then(|task| self.waiting.get_mut(&task));
         if let Some(waiting) = waiting {
@@ -126,7 +126,7 @@ impl Intervals {
         }
     }
 
-    /// The stack of this task's tracepoint begins; one that is not whole says too little.
+    /// The stack of this task's tracepoint begins; an incomplete one is ignored.
     pub(super) fn stack_begins(
         &mut self,
         place: &Place<'_>,
@@ -137,7 +137,7 @@ impl Intervals {
         self.stack_of = is_whole.then(|| calls.tasks.of(place, into));
     }
 
-    /// A tracepoint; false when it is one that counts here and cannot be read. Where calls hang on it, what is open is cut.
+    /// A tracepoint; false if it is one that matters here and cannot be read. If calls depend on it, open ones are cut.
     pub(super) fn event(
         &mut self,
         place: &Place<'_>,
@@ -181,7 +181,7 @@ impl Intervals {
                     call.is_told_twice = true;
                     return is_known;
                 }
-                // The end of the call before is not there.
+                // The end of the previous call is missing.
                 self.calls.remove(&task);
                 calls.cut(task);
             }
@@ -201,7 +201,7 @@ impl Intervals {
             return is_known;
         };
         if ends.as_ref().is_some_and(|ends| !call.began.may_be(ends)) {
-            // Its end and the begin of this one are not there: a CPU's lines were left out.
+            // Its end and the start of this one are missing: lines of a CPU were left out.
             self.calls.remove(&task);
             calls.cut(task);
             return is_known;
@@ -218,7 +218,7 @@ impl Intervals {
         is_known
     }
 
-    /// The tracepoint before of a task is whole, its stack included.
+    /// The previous tracepoint of a task is complete, including its stack.
     fn settle(&mut self, task: usize, calls: &mut Calls, into: &mut Import) {
         let Some(Waiting { mut next, ends }) = self.waiting.remove(&task) else {
             return;
@@ -235,7 +235,7 @@ impl Intervals {
                 from_ns: last.at_ns,
                 to_ns: next.at_ns,
                 label: &label,
-                // Where the switch back is not traced, the task stays off until now, where it left.
+                // If the switch back is not traced, the task stays off until now, where it left.
                 functions: match last.off {
                     Some(_) => &last.functions,
                     None => &next.functions,
@@ -252,7 +252,7 @@ impl Intervals {
         }
     }
 
-    /// All that waits is whole.
+    /// All waiting tracepoints are complete.
     pub(super) fn settle_all(&mut self, calls: &mut Calls, into: &mut Import) {
         let tasks: Vec<usize> = self.waiting.keys().copied().collect();
         for task in tasks {
@@ -288,12 +288,12 @@ impl Intervals {
     }
 }
 
-/// True for what is around every system call.
+/// True for functions that enclose every system call.
 pub(super) fn is_entry(name: &[u8]) -> bool {
     ENTRY.iter().any(|beginning| name.starts_with(beginning))
 }
 
-/// True for what a tracepoint calls.
+/// True for functions that a tracepoint calls.
 pub(super) fn is_tracer(name: &[u8]) -> bool {
     TRACER.iter().any(|beginning| name.starts_with(beginning))
 }

@@ -1,4 +1,4 @@
-//! One line of ftrace's text, taken apart: nothing is remembered from line to line but the columns.
+//! One line of ftrace's text, taken apart: nothing is remembered from line to line.
 //!
 //! # function_graph
 //! `[TIME |] [CPU)] [TASK-PID |] [FLAGS |] [DURATION |]  NAME() {`, or `NAME();`, `} /* NAME */`, `/* event: … */`. Options of the
@@ -9,7 +9,7 @@
 use super::event_line::{event_line, event_with_padded_task, latency_line};
 use crate::text::{billionths, decimal, trim_start};
 
-/// Begin of lines that `dbtime dive` writes into the text.
+/// Start of lines that `dbtime dive` writes into the text.
 pub(super) const OWN: &[u8] = b"# dbtime ";
 
 /// What a line says.
@@ -23,7 +23,7 @@ pub(super) enum Said<'a> {
         name: &'a [u8],
         ns: Option<u64>,
     },
-    /// A function returns; its name is there with the option funcgraph-tail only.
+    /// A function returns; its name is only there with the option funcgraph-tail.
     Close {
         place: Place<'a>,
         name: &'a [u8],
@@ -41,13 +41,13 @@ pub(super) enum Said<'a> {
         from: &'a [u8],
         to: &'a [u8],
     },
-    /// Events that the kernel says it lost; none when it does not know how many.
+    /// Events that the kernel says it lost; none if it does not know how many.
     Lost { cpu: Option<u32>, events: Option<u64> },
-    /// The stack of this task's event before begins. What is no stack of the kernel with all its functions is none.
+    /// The stack of this task's previous event begins; it is whole if it is a kernel stack with all its functions.
     StackBegins { place: Place<'a>, is_whole: bool },
     /// A frame of it, leaf first.
     Frame(&'a [u8]),
-    /// What dbtime itself has written into the file: of what, and what.
+    /// What dbtime itself wrote into the file.
     Own { key: &'a [u8], value: &'a [u8] },
     /// Nothing that counts: headings, rules, interrupt brackets.
     Nothing,
@@ -55,15 +55,15 @@ pub(super) enum Said<'a> {
     Unknown,
 }
 
-/// Where and when a line was said.
+/// Where and when the event of a line was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place<'a> {
-    /// `COMM-PID`; empty when there is no such column.
+    /// `COMM-PID`; empty if there is no such column.
     pub task: &'a [u8],
     pub cpu: Option<u32>,
     /// Nanoseconds on the clock of the trace.
     pub at_ns: Option<i64>,
-    /// Blanks before the text: two for each function around it.
+    /// Blanks before the text: two for each enclosing function.
     pub indent: u32,
     /// The event was in an interrupt, by the column of flags.
     pub in_interrupt: bool,
@@ -71,8 +71,7 @@ pub(super) struct Place<'a> {
 
 /// Reads a line of either form.
 pub(super) fn said<'a>(line: &'a [u8]) -> Said<'a> {
-    // A task may call itself anything, for example ` => 5) | f() {`: where its name stands in a column of its own, the column
-    // is believed and not the name.
+    // A task may have any name, for example ` => 5) | f() {`: if its name has a column of its own, the column decides and not the name.
     if let Some(event) = event_with_padded_task(line) {
         return event;
     }
@@ -82,7 +81,7 @@ pub(super) fn said<'a>(line: &'a [u8]) -> Said<'a> {
         said => said,
     };
     if let Some(no_event) = without_columns(text) {
-        // What follows a line break in the name of a task begins a line.
+        // What follows a line break in the name of a task is at the start of a line.
         return match memchr::memchr(b'[', text).map(|_| event_line(text)) {
             None | Some(Said::Unknown) => no_event,
             Some(event) => event,
@@ -104,7 +103,7 @@ pub(super) fn said<'a>(line: &'a [u8]) -> Said<'a> {
     }
 }
 
-/// What a line says that is told by how it begins.
+/// What a line says, if its beginning tells.
 fn without_columns(text: &[u8]) -> Option<Said<'_>> {
     Some(match text.first() {
         None => Said::Nothing,
@@ -162,7 +161,7 @@ fn lost(text: &[u8]) -> Said<'_> {
     let behind = [&b"LOST "[..], b"lost "]
         .iter()
         .find_map(|word| memchr::memmem::find(text, word).map(|at| at + word.len()));
-    // The number stands before the word or behind it, or is not known.
+    // The number comes before or after the word, or is not known.
     let number_at = match behind {
         Some(at) => at,
         None if memchr::memmem::find(text, b"DROPPED]").is_some() => {
@@ -194,9 +193,8 @@ fn switch(text: &[u8]) -> Said<'_> {
     }
 }
 
-/// The task in the column of function_graph that stands behind the CPU, and what stands behind its separator: 14 characters, or
-/// more where name (cut to 7) and number take them (`print_graph_proc` in kernel/trace/trace_functions_graph.c). The name may
-/// have separators in it.
+/// The task in the function_graph column after the CPU, and what follows its separator: 14 characters, or more if name (cut to 7) and
+/// number need them (`print_graph_proc` in kernel/trace/trace_functions_graph.c). The name may contain separators.
 fn padded_task<'a>(behind: &'a [u8], separator: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     const WIDTHS: std::ops::RangeInclusive<usize> = 14..=18;
     let field = behind.strip_prefix(b" ")?;
@@ -244,7 +242,7 @@ fn graph(line: &[u8]) -> Said<'_> {
             if let Some((cpu, behind)) = cpu_column(column) {
                 place.cpu = Some(cpu);
                 column = trim_start(behind);
-                // Without a column of tasks the duration stands here.
+                // Without a task column, this is the duration.
                 was_last = column.is_empty();
             }
             if column.is_empty() {
@@ -285,11 +283,11 @@ pub(super) fn text_of_graph<'a>(rest: &'a [u8], mut place: Place<'a>, ns: Option
                 name: &inside[..colon],
                 arguments: trim_start(&inside[colon + 1..]),
             },
-            // A comment that somebody wrote into trace_marker.
+            // A comment that was written into trace_marker.
             None => Said::Nothing,
         };
     }
-    // Arguments of the function, and comments behind it (`/* ret=0x0 */`), are passed over.
+    // Arguments of the function, and comments after it (`/* ret=0x0 */`), are skipped.
     let name = match memchr::memchr(b'(', text) {
         Some(open) if open > 0 => text[..open].trim_ascii_end(),
         _ => return Said::Unknown,
@@ -301,12 +299,12 @@ pub(super) fn text_of_graph<'a>(rest: &'a [u8], mut place: Place<'a>, ns: Option
     match body.last() {
         Some(b'{') => Said::Entry { place, name },
         Some(b';') => Said::Leaf { place, name, ns },
-        // Cut in the middle of the line.
+        // Truncated.
         _ => Said::Unknown,
     }
 }
 
-/// What stands between `/*` and `*/`, without the brackets of a function or what it returned.
+/// The text between `/*` and `*/`.
 fn comment(text: &[u8]) -> Option<&[u8]> {
     let inside = text.strip_prefix(b"/*")?;
     let inside = inside.strip_suffix(b"*/").unwrap_or(inside).trim_ascii();
@@ -318,7 +316,7 @@ pub(super) fn seconds(text: &[u8]) -> Option<i64> {
     memchr::memchr(b'.', text).and_then(|_| billionths(text))
 }
 
-/// `+ 76.655 us`: microseconds behind a mark for long ones.
+/// `+ 76.655 us`: microseconds, after a mark for long ones.
 pub(super) fn duration(text: &[u8]) -> Option<u64> {
     let text = text.strip_suffix(b"us")?.trim_ascii();
     let text = match text.first()? {
@@ -337,14 +335,14 @@ pub(super) fn duration(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// ` 1) …`: the CPU, and what stands behind it.
+/// ` 1) …`: the CPU, and what follows it.
 fn cpu_column(text: &[u8]) -> Option<(u32, &[u8])> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let behind = text.get(digits..)?.strip_prefix(b")")?;
     Some((u32::try_from(decimal(&text[..digits])?).ok()?, behind))
 }
 
-/// Whether text ends with the number of a task, `NAME-PID`. A task of which perf has nothing left is `:-1 -1` there: that is no name.
+/// Whether text ends with the number of a task, `NAME-PID`. perf prints `:-1 -1` for a task that is gone: that is not a name.
 pub(super) fn has_pid(text: &[u8]) -> bool {
     const NOBODY: &[u8] = b":-1";
     if text.trim_ascii_start().starts_with(NOBODY) && text.ends_with(b" -1") {
@@ -384,7 +382,7 @@ pub(super) fn comm_of(task: &[u8]) -> &[u8] {
     memchr::memrchr(b'-', task).map_or(task, |dash| &task[..dash])
 }
 
-/// The value behind `key=` in the arguments of an event.
+/// The value after `key=` in the arguments of an event.
 pub(super) fn argument<'a>(arguments: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     let mut from = 0;
     while let Some(at) = memchr::memmem::find(&arguments[from..], key).map(|at| from + at) {
@@ -505,7 +503,7 @@ mod tests {
         }
     }
 
-    /// Names as long as the kernel lets them be: 15 characters, of which function_graph shows 7.
+    /// Names as long as the kernel allows: 15 characters, of which function_graph shows 7.
     #[test]
     fn a_task_may_call_itself_anything() {
         for name in [
@@ -567,7 +565,7 @@ mod tests {
             };
             assert_eq!(said(line.as_bytes()), expected, "{line}");
         }
-        // The name was broken by a line feed: the number is behind it all the same.
+        // The name was broken by a line feed: the number still follows it.
         for rest in ["=> f", "# dbtime lost:", "a-1 [000] 1.0:", "a-1 [000] 1.: "] {
             let line = format!("{rest}-17670   [001] .....  3038.061349: sys_enter: NR 17 (3, 7f, 2000)");
             match said(line.as_bytes()) {

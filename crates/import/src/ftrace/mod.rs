@@ -6,10 +6,10 @@
 //! ```
 //!
 //! # Rows
-//! A session is a task. A call path is a kernel stack; `activity` has the time of its own that was spent there, on a CPU or
-//! off it, and how often, and of timer samples how many fell there; `latency` (kind `function`) how long the calls at that path were; `spans` some calls whole. Time
-//! outside of calls is not there. A call whose begin or end is missing, or that lost events, counts for nothing; how many
-//! these were is told.
+//! A session is a task. A call path is a kernel stack; `activity` has the time spent at the path itself, on a CPU or off it, how often, and
+//! how many timer samples fell there; `latency` (kind `function`) has the durations of the calls at that path; `spans` has some calls
+//! completely. Time outside of calls is not included. A call whose start or end is missing, or that lost events, does not count; how many
+//! these were is reported.
 
 mod broken;
 mod calls;
@@ -49,7 +49,7 @@ impl Importer for Ftrace {
         if head.starts_with(b"# tracer:") || head.starts_with(OWN) {
             return true;
         }
-        // Two lines that are nothing else: other formats have single ones that look like these.
+        // Two lines, because other formats have single ones that look like these.
         const LINES: usize = 400;
         let is_ours = |line: &&[u8]| match said(line) {
             said if is_function(&said) => true,
@@ -80,7 +80,7 @@ impl Importer for Ftrace {
         .to_string();
         let mut broken = Broken::default();
         while let Some(line) = lines.next_line() {
-            // What may be cut says less than it seems to.
+            // A line that may be truncated can be misread.
             if line.ended {
                 broken.take(
                     line.bytes,
@@ -97,7 +97,7 @@ impl Importer for Ftrace {
     }
 }
 
-/// True when a trace tells of functions, not of tracepoints alone.
+/// True if a trace has functions, not only tracepoints.
 fn tells_functions(head: &[u8]) -> bool {
     head.starts_with(b"# tracer: function_graph")
         || head
@@ -121,7 +121,7 @@ impl Reader<'_> {
     fn line(&mut self, bytes: &[u8], number: u64, said: Said<'_>) {
         let into = &mut *self.into;
         if !self.has_functions && is_function(&said) {
-            // Functions say more: what tracepoints had told until now stays.
+            // Functions say more than tracepoints; what those have said so far stays.
             self.intervals.lost(&mut self.calls, into);
             self.has_functions = true;
             self.calls.summary.tracer = FUNCTION_GRAPH.to_string();
@@ -169,7 +169,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What the live engines of dbtime have written into the file.
+    /// What the live engines of dbtime wrote into the file.
     fn own(&mut self, key: &[u8], value: &[u8], bytes: &[u8], number: u64) {
         match key {
             b"call" if self.calls.tasks.note_call(value, self.into).is_none() => {

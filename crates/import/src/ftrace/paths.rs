@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::Import;
 use crate::samples::Table;
 
-/// Paths that are told apart: some 200 MB.
+/// Most paths kept apart: about 200 MB.
 const MOST_PATHS: usize = 1_000_000;
 
 /// States that time at a path may be in.
@@ -58,7 +58,7 @@ struct Root {
     statement: u64,
 }
 
-/// Where a node hangs.
+/// What a node is below.
 #[derive(Debug, Clone, Copy)]
 enum Parent {
     Root(u32),
@@ -140,9 +140,9 @@ impl Paths {
         number
     }
 
-    /// The path of a function called by nobody that is traced.
+    /// The path of a function whose caller is not traced.
     pub(super) fn first(&mut self, root: u32, function: Function) -> Path {
-        // Numbers of nodes are below: no node is so far up.
+        // Numbers of nodes are smaller: they never get this far.
         self.find(u32::MAX - root, Parent::Root(root), function)
     }
 
@@ -172,7 +172,7 @@ impl Paths {
         path
     }
 
-    /// True when there were more paths than are told apart.
+    /// True if there were more paths than are kept apart.
     pub(super) fn is_full(&self) -> bool {
         self.is_full
     }
@@ -252,12 +252,12 @@ impl Paths {
         stack
     }
 
-    /// The wait in which a path was gone.
+    /// The wait in which a path was taken.
     pub(super) fn wait_of(&self, path: Path) -> &Wait {
         &self.root_of(path).wait
     }
 
-    /// The statement in which a path was gone; 0 = none, or not known.
+    /// The statement in which a path was taken; 0 = none, or not known.
     pub(super) fn statement_of(&self, path: Path) -> u64 {
         self.root_of(path).statement
     }
@@ -335,7 +335,7 @@ impl Paths {
 }
 
 fn place_of(state: State) -> usize {
-    // What a trace of the kernel cannot say is unknown.
+    // A state that a kernel trace cannot tell counts as unknown.
     STATES
         .iter()
         .position(|known| *known == state)

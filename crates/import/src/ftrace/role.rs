@@ -1,4 +1,4 @@
-//! What the functions of a trace are by their names: the few that say more than that time was spent in them.
+//! Roles of the functions of a trace, by name: the few that mean more than that time was spent in them.
 
 /// What a function is to a reader of traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,15 +7,15 @@ pub(super) enum Role {
     Plain,
     /// A system call: its own work begins and ends here.
     SystemCall,
-    /// Stands around system calls and belongs to none.
+    /// Encloses system calls and belongs to none.
     Dispatcher,
     /// Gives up the CPU.
     Schedule,
-    /// Gives up the CPU for I/O that somebody waits for.
+    /// Gives up the CPU to wait for I/O.
     IoSchedule,
-    /// Offers the CPU to whoever is to run.
+    /// Offers the CPU to other tasks.
     Yield,
-    /// Gives up the CPU because another task is to run: not the wish of the function it is called in.
+    /// Gives up the CPU because another task is to run, not because the function it is called in wants to.
     Preemption,
     /// The first thing that a task does when it is back on a CPU.
     BackOnCpu,
@@ -27,10 +27,10 @@ pub(super) enum Role {
 pub(super) const INTERRUPT: &[u8] = b"[interrupt]";
 /// Root of the paths of preemption.
 pub(super) const PREEMPTION: &[u8] = b"[preemption]";
-/// Root of the paths of timer samples that hit the tracer while it noted a tracepoint.
+/// Root of the paths of timer samples that hit the tracer while it recorded a tracepoint.
 pub(super) const TRACING: &[u8] = b"[tracing]";
 
-/// Beginnings of system calls' functions, by architecture and age of the kernel. What follows is the name of the call.
+/// Prefixes of the functions of system calls, by architecture and kernel version. The name of the call follows.
 const SYSTEM_CALLS: [&[u8]; 8] = [
     b"__x64_sys_",
     b"__ia32_sys_",
@@ -69,7 +69,7 @@ const INTERRUPTS: [&[u8]; 20] = [
     b"do_IRQ",
     b"__do_softirq",
     b"handle_softirqs",
-    // The same, in lists of symbols of kernels up to 6.6.
+    // The same, in symbol lists of kernels up to 6.6.
     b"__softirqentry_text_start",
     b"__do_IRQ",
     b"gic_handle_irq",
@@ -88,7 +88,7 @@ impl Role {
         )
     }
 
-    /// Under which name it is told apart when it is not the work of the function that it is called in.
+    /// The root of its path, if it is not the work of the function that it is called in.
     pub(super) fn foreign(self) -> Option<&'static [u8]> {
         match self {
             Role::Interrupt => Some(INTERRUPT),
@@ -125,7 +125,7 @@ impl Role {
     }
 }
 
-/// The name of a system call by its function; none when it is no such function.
+/// The name of a system call by its function; none for other functions.
 pub(super) fn call_name(symbol: &str) -> Option<&str> {
     SYSTEM_CALLS
         .iter()

@@ -1,5 +1,5 @@
-//! Timer samples of the kernel stack: lines of dbtime's own beside the tracepoints of a task, in the head of the text. Which
-//! call they fell into is found by their time.
+//! Timer samples of the kernel stack: dbtime's own lines, next to the tracepoints of a task, at the head of the text. Their time tells
+//! which call they fell into.
 
 use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
@@ -11,9 +11,9 @@ use super::role::TRACING;
 use crate::samples::Table;
 use crate::text::decimal;
 
-/// Samples that are kept, of all tasks: with their stacks, some 100 MB at most.
+/// Most samples kept, of all tasks: with their stacks, about 100 MB.
 const MOST: u64 = 1 << 21;
-/// Functions of distinct stacks that are kept.
+/// Most functions kept, in distinct stacks.
 const MOST_FUNCTIONS: usize = 1 << 23;
 /// Deeper stacks are cut at their leaf: the kernel walks 127 frames.
 const DEEPEST: usize = 128;
@@ -47,7 +47,7 @@ pub(super) struct Samples {
 impl Samples {
     /// `pid=TID at=SECONDS stack=ROOT;…;LEAF`
     pub(super) fn note(&mut self, sample: &[u8], paths: &mut Paths) -> Option<()> {
-        // Names of functions have blanks before their module: the stack stands last.
+        // Names of functions have blanks before their module: the stack comes last.
         let end = memchr::memmem::find(sample, b" stack=")?;
         let (head, stack) = (&sample[..end], &sample[end + 7..]);
         let pid = u32::try_from(decimal(argument(head, b"pid")?)?).ok()?;
@@ -92,25 +92,25 @@ impl Samples {
         Some(())
     }
 
-    /// Those of a task, in the order of time.
+    /// Samples of a task, in time order.
     pub(super) fn of(&mut self, pid: u32) -> VecDeque<Sample> {
         let mut samples = self.by_pid.remove(&pid).unwrap_or_default();
         samples.make_contiguous().sort_by_key(|sample| sample.at_ns);
         samples
     }
 
-    /// Samples of all tasks.
+    /// Number of samples, of all tasks.
     pub(super) fn noted(&self) -> u64 {
         self.noted
     }
 
-    /// Those for which there was no room.
+    /// Number of samples for which there was no room.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out
     }
 }
 
-/// Under which root it is told apart when what begins with this function is not the work of the call.
+/// The root of what begins with this function, if that is not the work of the call.
 fn apart(name: &[u8], function: Function, paths: &Paths) -> Option<&'static [u8]> {
     match is_tracer(name) {
         true => Some(TRACING),

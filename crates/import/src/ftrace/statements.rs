@@ -1,4 +1,4 @@
-//! Statements of a session whose calls were traced: lines of dbtime's own in the head of the text.
+//! Statements of a session whose calls were traced: dbtime's own lines at the head of the text.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::Import;
 const MOST: usize = 100_000;
 const MOST_TEXT: usize = 64 << 20;
 
-/// Which are described.
+/// Which statements are described.
 #[derive(Debug, Default)]
 pub(super) struct Statements {
     known: HashSet<u64>,
@@ -19,7 +19,7 @@ pub(super) struct Statements {
 }
 
 impl Statements {
-    /// A call was made in it. 0 = in none.
+    /// A call was made in this statement; 0 = in none.
     pub(super) fn see(&mut self, id: u64, into: &mut Import) {
         if id != 0 && self.has_room(id) {
             into.statement(StatementRow {
@@ -29,9 +29,9 @@ impl Statements {
         }
     }
 
-    /// `query=ID text=TEXT`, or `query=ID fingerprint=1 text=TEXT`: its text, whose fingerprint the id may be.
+    /// `query=ID text=TEXT`, or `query=ID fingerprint=1 text=TEXT`, if the id is a fingerprint of the text.
     pub(super) fn note(&mut self, statement: &[u8], into: &mut Import) -> Option<()> {
-        // Texts have everything: it stands last.
+        // Texts may contain anything, so it comes last.
         let ends = memchr::memmem::find(statement, b" text=")?;
         let (head, text) = (&statement[..ends], &statement[ends + 6..]);
         let id = query(argument(head, b"query")?)?;
@@ -53,7 +53,7 @@ impl Statements {
     }
 }
 
-/// The id of a statement as PostgreSQL prints it: signed. None: it is none.
+/// The id of a statement as PostgreSQL prints it: signed. None: not an id.
 pub(super) fn query(text: &[u8]) -> Option<u64> {
     let id: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     Some(id.cast_unsigned()).filter(|id| *id != 0)

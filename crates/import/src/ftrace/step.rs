@@ -1,4 +1,4 @@
-//! What a call consists of while it is put together.
+//! What a call consists of while it is assembled.
 
 use dbtime_model::State;
 
@@ -13,17 +13,17 @@ pub(super) struct Open {
     pub(super) function: Function,
     pub(super) indent: u32,
     pub(super) start_ns: Option<i64>,
-    /// Place in the steps of the call; none for what stands around calls.
+    /// Place in the steps of the call; none for functions that enclose calls.
     pub(super) step: Option<usize>,
     pub(super) inside: Inside,
     pub(super) off_ns: u64,
-    /// Of interrupts that came after the tracer had taken the function's end, and before it had said so.
+    /// Interrupts that came after the tracer had taken the function's end, and before it had printed it.
     pub(super) after: Inside,
-    /// Of interrupts that came before the tracer had said that the next function below had begun.
+    /// Interrupts that came before the tracer had printed the start of the next function below.
     pub(super) before: Inside,
-    /// The same of the function around: perhaps it was this one that was about to begin.
+    /// The same of the caller: perhaps this function was the one about to start.
     pub(super) before_it: Inside,
-    /// The last stay off CPU: what the two clocks differ in is taken from it.
+    /// The last stay off CPU, from which differences between the two clocks are taken.
     pub(super) last_off: Option<usize>,
 }
 
@@ -55,7 +55,7 @@ impl Inside {
     }
 }
 
-/// What a call consists of, in the order of their begins.
+/// A step of a call; steps are ordered by their start.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Step {
     pub(super) path: Path,
@@ -64,11 +64,11 @@ pub(super) struct Step {
     pub(super) ns: u64,
     pub(super) own_ns: u64,
     pub(super) foreign_ns: u64,
-    /// Of a stay off CPU: in which state. None: a function.
+    /// State of a stay off CPU; none: a function.
     pub(super) off: Option<State>,
 }
 
-/// A leaf that may turn out to be none: the kernel prints it so when its end came on another CPU.
+/// A leaf that may turn out not to be one: the kernel also prints it so if its end came on another CPU.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LastLeaf {
     pub(super) function: Function,

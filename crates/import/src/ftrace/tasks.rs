@@ -81,24 +81,24 @@ impl IndexMut<usize> for Tasks {
 }
 
 impl Tasks {
-    /// All of them.
+    /// All tasks.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Task> {
         self.all.iter()
     }
 
-    /// All of them, to be changed.
+    /// All tasks, mutable.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Task> {
         self.all.iter_mut()
     }
 
-    /// The task of this number, where a line was about it.
+    /// The task with this number, if a line was about it.
     pub(super) fn with_pid(&self, pid: u32) -> Option<usize> {
         self.by_pid.get(&pid).copied()
     }
 
     /// `pid=TID at=SECONDS query=ID wait=CLASS:EVENT`: the wait and, if it is known, the statement of a session when it began a call.
     pub(super) fn note_call(&mut self, call: &[u8], into: &mut Import) -> Option<()> {
-        // Names of waits have blanks: it stands last.
+        // Names of waits have blanks, so it comes last.
         let begins = memchr::memmem::find(call, b" wait=")?;
         let (call, text) = (&call[..begins], &call[begins + 6..]);
         let pid = u32::try_from(decimal(argument(call, b"pid")?)?).ok()?;
@@ -121,7 +121,7 @@ impl Tasks {
         Some(())
     }
 
-    /// Session of the task that a line is about, and its place in the table.
+    /// The task that a line is about: its place in the table.
     pub(super) fn of(&mut self, place: &Place<'_>, into: &mut Import) -> usize {
         let name = place.task;
         if name.is_empty() {
@@ -161,7 +161,7 @@ impl Tasks {
             return *task;
         }
         let pid = pid_of(name).unwrap_or(0);
-        // A task has one stack, also when it changes its name.
+        // A task has one stack, even if it changes its name.
         if pid > 0
             && let Some(task) = self.by_pid.get(&pid)
         {
@@ -206,7 +206,7 @@ impl Tasks {
     /// Another task is on this CPU from now on.
     pub(super) fn switch(&mut self, cpu: Option<u32>, from: &[u8], to: &[u8], into: &mut Import) {
         let cpu = cpu.unwrap_or(0);
-        // Whose lines these were is told when it goes, where there is no column of tasks.
+        // Without a task column, only the switch away tells whose lines these were.
         if let Some(task) = self.on_cpu.get(&cpu)
             && !self.by_name.contains_key(from)
         {
@@ -242,24 +242,24 @@ impl Task {
         self.samples.pop_front()
     }
 
-    /// Nothing of the call that the task is in is needed any longer.
+    /// Drops what is known of the call that the task is in.
     pub(super) fn forget_call(&mut self) {
         self.steps.clear();
         self.sampled.clear();
     }
 
-    /// Functions of the call that the task is in: what stands around calls is none of them.
+    /// Number of functions that the call of the task is in, without those that enclose calls.
     pub(super) fn depth(&self) -> u32 {
         let of_call = self.open.iter().filter(|open| open.role != Role::Dispatcher);
         of_call.count() as u32
     }
 
-    /// True inside of an interrupt, or of preemption, when the role is of that.
+    /// True if the task is inside an interrupt or preemption, whichever this role is.
     pub(super) fn is_inside_of(&self, role: Role) -> bool {
         self.open.iter().any(|open| open.role.foreign() == role.foreign())
     }
 
-    /// In what state a task is off its CPU, by what was called.
+    /// State of a task that is off its CPU, by the functions it is in.
     pub(super) fn state_by_callers(&self) -> State {
         let roles = self.open.iter().rev().map(|open| open.role);
         let mut states = roles.filter_map(|role| match role {
@@ -270,7 +270,7 @@ impl Task {
         states.next().unwrap_or(State::Sleep)
     }
 
-    /// True when something below this function was off its CPU.
+    /// True if something below this function was off its CPU.
     pub(super) fn off_inside(&self, open: &Open) -> bool {
         open.step
             .is_some_and(|step| self.steps[step..].iter().any(|step| step.off.is_some()))

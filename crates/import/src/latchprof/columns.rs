@@ -1,8 +1,7 @@
 //! The table of LatchProfX: where its columns are, and the rows below them.
 //!
-//! SQL*Plus draws a rule of dashes below the headings, with a blank between columns: that is where columns begin and end. Numbers end
-//! where their column does, so a row that is shorter was cut. Names that are too long go on in the next line, in which nothing else
-//! stands.
+//! SQL*Plus draws a rule of dashes below the headings, with a blank between columns: it shows where columns begin and end. Numbers end
+//! where their column does, so a shorter row was truncated. Names that are too long continue on the next line, which has nothing else.
 
 use std::ops::Range;
 
@@ -52,7 +51,7 @@ pub(super) struct Row {
     pub(super) hundredths: u64,
     /// Microseconds.
     pub(super) us: u64,
-    /// Microseconds; none where the number did not fit into its column (`#####`).
+    /// Microseconds; none if the number did not fit into its column (`#####`).
     pub(super) average_us: Option<u64>,
 }
 
@@ -60,7 +59,7 @@ pub(super) struct Row {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     Row(Row),
-    /// More of the name of the row before.
+    /// More of the name of the previous row.
     MoreOfName(String),
     /// A row, but not all of it.
     Damaged,
@@ -81,7 +80,7 @@ pub(super) fn is_rule(line: &[u8]) -> bool {
 }
 
 impl Columns {
-    /// Those of these headings above this rule; none when the table has not all that is needed.
+    /// The columns of these headings above this rule; none if the table lacks any that are needed.
     pub(super) fn of(heading: &[u8], rule: &[u8]) -> Option<Columns> {
         let mut spans: Vec<Range<usize>> = Vec::new();
         for (at, byte) in rule.iter().enumerate() {
@@ -130,7 +129,7 @@ impl Columns {
             };
             return match &self.name {
                 Some(name) if !cell(name).is_empty() && outside(name) => {
-                    // A blank at which it was cut may be its first.
+                    // It may begin with the blank at which the name was cut.
                     let more = line[name.start..name.end.min(line.len())].trim_ascii_end();
                     Meaning::MoreOfName(String::from_utf8_lossy(more).into_owned())
                 }
@@ -196,7 +195,7 @@ impl Columns {
         })
     }
 
-    /// The name with what the next line has of it: what was cut at the width of the column was cut anywhere, at a blank too.
+    /// The name joined with its continuation: it was cut at the width of the column, possibly at a blank.
     pub(super) fn joined(&self, name: &str, more: &str) -> String {
         let width = self.name.as_ref().map_or(0, ExactSizeIterator::len);
         // Lines before the last one fill the column.

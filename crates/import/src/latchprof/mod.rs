@@ -10,11 +10,11 @@
 //! ---------- ----------------------------------- ------------ -----------------… ---------- ---------- ------- ----------- -----------
 //!        146 cache buffers chains                exclusive    kcbgtcr: kslbegin…        125         12     .13       3.625        .302
 //! ```
-//! The first columns are those that were asked for. How many samples there were and how long they took is not printed: see [`run`].
-//! Whatever else is in the file (the spool of a whole session, as a rule) is passed over, unless it is a damaged row.
+//! The first columns are those that were asked for. The number of samples and the time they took are not printed: see [`run`]. Anything
+//! else in the file (usually the spool of a whole session) is skipped, unless it is a damaged row.
 //!
 //! # Rows
-//! A row of the table is a row. The file says no times: its runs stand one behind the other, on a clock of their own.
+//! A row of the table is a row. The file has no times: its runs follow one another, on a clock of their own.
 
 mod columns;
 mod run;
@@ -41,7 +41,7 @@ use run::{Length, Run};
 
 const BANNER: &[u8] = b"-- LatchProf";
 
-/// Whose rows these are where the table has no SID.
+/// The session of rows if the table has no SID.
 const NOT_TOLD: &str = "[not told apart]";
 
 const SECOND_US: i64 = 1_000_000;
@@ -104,9 +104,9 @@ struct Reader<'a> {
     /// The line of the last rule.
     last_rule: u64,
     run: Run,
-    /// The line before was a row: this one may have more of its name.
+    /// The previous line was a row: this one may have more of its name.
     is_below_row: bool,
-    /// The end of the run before.
+    /// The end of the previous run.
     end_us: i64,
     runs: u64,
 }
@@ -154,7 +154,7 @@ impl Reader<'_> {
                     }
                 }
                 Meaning::Damaged => unknown_line(&mut self.file, line.number, line.bytes),
-                // A last line that is cut, unless SQL*Plus waits for a command in it.
+                // A truncated last line, unless it is the prompt of SQL*Plus.
                 Meaning::Other if !line.ended && !text.is_empty() && !text.starts_with(b"SQL>") => {
                     unknown_line(&mut self.file, line.number, line.bytes);
                 }
@@ -163,7 +163,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What was read of a run becomes rows.
+    /// Turns what was read of a run into rows.
     fn end_run(&mut self) {
         let mut run = std::mem::take(&mut self.run);
         run.of_command = self.of_command.take();
@@ -214,7 +214,7 @@ impl Reader<'_> {
         let us = i64::try_from(length.us).unwrap_or(i64::MAX);
         self.end_us = begin_us.saturating_add(us);
         self.runs += 1;
-        // What is imported stands in the second in which it ended.
+        // Imported rows are in the second in which they ended.
         let second = self.end_us.saturating_sub(1).div_euclid(SECOND_US) * SECOND_US;
         for (name, value) in [
             (
@@ -315,7 +315,7 @@ impl Reader<'_> {
     }
 }
 
-/// What `@latchprofx WHAT SID NAME SAMPLES` asks for.
+/// The number of samples that `@latchprofx WHAT SID NAME SAMPLES` asks for.
 fn samples_of_command(line: &[u8]) -> Option<u64> {
     let at = memchr::memmem::find(line, b"@latchprof")?;
     line[at..].split(u8::is_ascii_whitespace).rev().find_map(decimal)

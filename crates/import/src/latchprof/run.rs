@@ -1,18 +1,18 @@
 //! One run of LatchProfX: how many samples it took and how long that was, which it does not print.
 //!
-//! Held % is Held of all samples, and Held ms as much of the elapsed time, which the script has in hundredths of a second. So a row
-//! with printed numbers leaves few pairs of samples and elapsed time by which it could have been printed; all rows together, or the
-//! command, leave one, as a rule.
+//! Held % is Held as a share of all samples, and Held ms the same share of the elapsed time, which the script has in hundredths of a
+//! second. So the numbers of a row leave few possible pairs of samples and elapsed time; all rows together, or the command, usually leave
+//! one.
 
 use super::columns::Row;
 
 /// The script prints 30 at most.
 const MAX_ROWS: usize = 100;
 
-/// What elapsed time is a multiple of, in microseconds (V$TIMER).
+/// Elapsed time is a multiple of this, in microseconds (V$TIMER).
 const TICK_US: u128 = 10_000;
 
-/// Elapsed times that are tried: 1,000 s.
+/// Most ticks of elapsed time that are tried: 1,000 s.
 const MOST_TICKS: u128 = 100_000;
 
 /// More than any run takes.
@@ -23,7 +23,7 @@ const MOST_SAMPLES: u128 = 1 << 40;
 pub(super) struct Run {
     pub(super) rows: Vec<Row>,
     pub(super) without_room: u64,
-    /// Samples by the command, where it stands above the table.
+    /// Samples by the command, if it is above the table.
     pub(super) of_command: Option<u64>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Length {
 }
 
 impl Run {
-    /// Adds a row; false when there is no room for it.
+    /// Adds a row; false if there is no room for it.
     pub(super) fn add(&mut self, row: Row) -> bool {
         let has_room = self.rows.len() < MAX_ROWS;
         match has_room {
@@ -47,7 +47,7 @@ impl Run {
         has_room
     }
 
-    /// Takes out what does not fit the rest, the line numbers of which are given back; then the length of the run, if one fits.
+    /// Removes rows that do not fit the rest; returns their line numbers, and the length of the run, if one fits.
     pub(super) fn solve(&mut self) -> (Vec<u64>, Option<Length>) {
         let mut wrong: Vec<u64> = Vec::new();
         if Bounds::of(self.rows.iter()).is_none() {
@@ -56,7 +56,7 @@ impl Run {
                 Bounds::of(rows.filter(|(n, _)| *n != at).map(|(_, row)| row)).is_some()
             };
             let odd: Vec<usize> = (0..self.rows.len()).filter(|at| without(*at)).collect();
-            // Of two rows that do not fit each other nobody knows which is wrong.
+            // If two rows do not fit each other, there is no telling which one is wrong.
             match odd.as_slice() {
                 [at] if self.rows.len() > 2 => wrong.push(self.rows.remove(*at).line),
                 _ => return (self.rows.drain(..).map(|row| row.line).collect(), None),
@@ -65,9 +65,9 @@ impl Run {
         let length =
             Bounds::of(self.rows.iter()).and_then(|bounds| bounds.length(self.of_command.map(u128::from)));
         if let Some(Length { samples, us, range }) = length {
-            // Half a unit of what is printed; and one more where samples and time could be others.
+            // Half a printed unit, and one unit more if samples and time are not unique.
             let slack = if range.0 == range.1 { 1 } else { 3 };
-            // An average that the rest of its row does not give is damage as well.
+            // An average that does not follow from the rest of its row is damage as well.
             let fits = |row: &Row| match (row.average_us, row.gets) {
                 (Some(average), Some(gets)) => {
                     let by = u128::from(gets) * samples;
@@ -82,7 +82,7 @@ impl Run {
     }
 }
 
-/// Samples, and microseconds a sample, by which rows could have been printed.
+/// Bounds of samples, and of microseconds per sample, with which rows could have been printed.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     samples: (u128, u128),
@@ -92,7 +92,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// None when there are no such.
+    /// None if there are none.
     fn of<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<Bounds> {
         let mut bounds: Option<Bounds> = None;
         for row in rows {
@@ -150,7 +150,7 @@ impl Bounds {
         }
         let mut best: Option<Length> = None;
         for us in (first..=last).map(|ticks| ticks * TICK_US) {
-            // As many samples as give a time of each between the bounds.
+            // Numbers of samples for which the time per sample is within the bounds.
             let from = (us * self.most.1).div_ceil(self.most.0).max(least);
             let to = match self.least.0 {
                 0 => most,
@@ -174,7 +174,7 @@ impl Bounds {
     }
 }
 
-/// The number between these with the most zeros: people type such.
+/// The number in this range with the most trailing zeros: people type those.
 fn roundest(from: u128, to: u128) -> u128 {
     let powers = (0..=15).rev().map(|zeros| 10u128.pow(zeros));
     let mut numbers = powers.map(|power| from.div_ceil(power) * power);

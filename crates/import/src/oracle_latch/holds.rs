@@ -1,4 +1,4 @@
-//! Adds up what samples met, and makes rows of it once it is known how many there were and how long they took.
+//! Adds up what samples met, and turns it into rows once it is known how many samples there were and how long they took.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,24 +16,24 @@ use crate::oracle_session::described;
 use crate::oracle_trace::statement_id;
 use crate::samples::Table;
 
-/// Rows that are kept until the end of the file.
+/// Most rows kept until the end of the file.
 const MAX_ROWS: usize = 1_000_000;
 
-/// Lines that wait for the end of their stretch, which is of a second: the script writes 210,000 in all.
+/// Most lines waiting for the end of their stretch of a second: the script writes 210,000 in all.
 const MAX_WAITING: usize = 1_000_000;
 
-/// Sessions, and latches of each, that are told apart.
+/// Most sessions, and latches of each, that are kept apart.
 const MAX_SESSIONS: usize = 100_000;
 const MAX_HELD: usize = 1_000_000;
 
-/// Only stretches that are as long say how often it was looked.
+/// Only stretches of at least this length show how often samples were taken.
 const LONG_US: i64 = 500_000;
-/// Times as many samples a second in one stretch as in another are uneven.
+/// Sampling is uneven if one stretch has this many times the samples per second of another.
 const UNEVEN: f64 = 2.0;
 
 const SECOND_US: i64 = 1_000_000;
 
-/// For what a row stands. Names are numbers; 0 in `code`, `label` and `sql_id` is the empty name.
+/// What a row stands for. Names are numbers; 0 in `code`, `label` and `sql_id` is the empty name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     second: i64,
@@ -54,7 +54,7 @@ struct Sum {
     gets: u64,
 }
 
-/// What a line of the stretch that has not ended says.
+/// A line of the stretch that has not ended yet.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     time_us: i64,
@@ -68,7 +68,7 @@ struct Session {
     row: Option<SessionRow>,
 }
 
-/// What could not be told.
+/// What could not be determined.
 #[derive(Debug, Default)]
 struct NotKnown {
     without_room: u64,
@@ -76,7 +76,7 @@ struct NotKnown {
     missing: u64,
     gaps: u64,
     gaps_us: i64,
-    /// What the last but one line says there was, and it was not.
+    /// Samples that the last line but one says there were.
     of_samples: Option<u64>,
 }
 
@@ -144,7 +144,7 @@ impl Holds {
         Some(number)
     }
 
-    /// A stretch of samples ends: now it is known of those who held latches in it how many there were.
+    /// A stretch of samples ends: now it is known how many holders it had.
     pub(super) fn taken(&mut self, taken: &Taken) {
         let mut counted = 0;
         for waiting in std::mem::take(&mut self.waiting) {
@@ -213,7 +213,7 @@ impl Holds {
         }
     }
 
-    /// What V$SESSION says of a session; those that held nothing are of no interest.
+    /// What V$SESSION says about a session; sessions that held nothing are ignored.
     pub(super) fn session(&mut self, sid: Sid, is_background: bool, user: &str, program: &str) {
         if let Some(number) = self.sids.get(&sid) {
             let row = described(&number_of(sid), is_background, user, program);
@@ -275,7 +275,7 @@ impl Holds {
             };
             ids.push(into.session(&format!("{path}\0{number}"), row));
         }
-        // All samples stand for as much. What is lost by rounding one row the next one has, so that sums are right.
+        // All samples stand for the same time. What one row loses by rounding goes to the next one, so that sums are right.
         let until = |samples: u128| samples * u128::from(elapsed_ns) / u128::from(self.samples.max(1));
         let mut before = 0u128;
         for (key, sum) in &self.rows {

@@ -1,7 +1,7 @@
 //! The spool of the script that `dbtime oracle-latch` prints: samples of who holds which latch of an Oracle instance.
 //!
 //! # Format
-//! Lines of fields with commas between them, in quotes where they are text; the last field is a point, so that a cut line shows.
+//! Lines of comma-separated fields, text in quotes; the last field is a point, so that a truncated line shows.
 //! ```text
 //! dbtime-oracle-latch 1
 //! instance,"NAME","VERSION",.
@@ -12,14 +12,14 @@
 //! session,SID,SERIAL#,"TYPE","USERNAME","PROGRAM",.
 //! end,.
 //! ```
-//! Times are in UTC, to the microsecond. A line `held` is one holder in one sample. `taken` comes at the end of each second, and
-//! before a gap: between BEGIN and END it was looked SAMPLES times, and HELD of the lines above say who held a latch. Without SYS,
-//! MODE, PLACE and WHAT FOR are empty.
+//! Times are in UTC, to the microsecond. A line `held` is one holder in one sample. `taken` comes at the end of each second, and before a
+//! gap: between BEGIN and END there were SAMPLES samples, and HELD of the lines above are from them. Without SYS, MODE, PLACE and WHAT FOR
+//! are empty.
 //!
 //! # Rows
-//! As of `LatchProfX`: every sample stands for as much time, that of all stretches divided by all samples. `gets` counts a hold where a
-//! sample met it first: GETS of the latch is another one than when the session was last seen to hold it. Shared holders of a latch at
-//! the same time see each other's gets.
+//! As for `LatchProfX`: every sample stands for the same time, that of all stretches divided by the number of samples. `gets` counts a hold
+//! in the first sample that met it: GETS of the latch is not what it was when the session was last seen to hold it. Simultaneous shared
+//! holders of a latch see each other's gets.
 
 mod holds;
 mod record;

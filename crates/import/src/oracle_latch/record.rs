@@ -9,7 +9,7 @@ use crate::text::decimal;
 /// The most fields that a line has.
 const MAX_FIELDS: usize = 14;
 
-/// A session of the instance: SID and SERIAL#, which is missing of a session that V$SESSION does not show.
+/// A session of the instance: SID and SERIAL#, which is missing for a session that V$SESSION does not show.
 pub(super) type Sid = (u64, Option<u64>);
 
 /// What a line says.
@@ -20,12 +20,12 @@ pub(super) enum Record<'a> {
     },
     Held(Held<'a>),
     Taken(Taken),
-    /// The latch at this address is this one of those of its name.
+    /// The number of the latch at this address among those of its name.
     Child {
         address: u64,
         number: u32,
     },
-    /// All samples, and lines of those who held latches, that were written.
+    /// Number of all samples, and of all lines of holders, that were written.
     Sampled {
         samples: u64,
         lines: u64,
@@ -50,7 +50,7 @@ pub(super) struct Held<'a> {
     pub(super) gets: u64,
     pub(super) lock: Cow<'a, [u8]>,
     pub(super) mode: LatchMode,
-    /// Where in the code it was taken, and what that place has it for.
+    /// Where in the code it was taken, and what for.
     pub(super) code: Cow<'a, [u8]>,
     pub(super) label: Cow<'a, [u8]>,
     pub(super) sql_id: Cow<'a, [u8]>,
@@ -66,11 +66,11 @@ pub(super) struct Taken {
     pub(super) begin_us: i64,
     pub(super) end_us: i64,
     pub(super) samples: u64,
-    /// Lines of those who held latches in them.
+    /// Lines of holders in them.
     pub(super) lines: u64,
 }
 
-/// Reads a line; none when it is not understood, or not whole.
+/// Reads a line; none if it is not understood, or truncated.
 pub(super) fn record(line: &[u8]) -> Option<Record<'_>> {
     let fields = fields(line, MAX_FIELDS)?;
     let (kind, fields) = fields.split_first()?;

@@ -1,8 +1,7 @@
-//! The spool of the script that `dbtime oracle-snap` prints: two readings of statistics, time model and waits of Oracle
-//! sessions, or more.
+//! The spool of the script that `dbtime oracle-snap` prints: two or more readings of statistics, time model and waits of Oracle sessions.
 //!
 //! # Format
-//! Lines of fields with commas between them, in quotes where they are text; the last field is a point, so that a cut line shows.
+//! Lines of comma-separated fields, text in quotes; the last field is a point, so that a truncated line shows.
 //! ```text
 //! dbtime-oracle-snap 1
 //! instance,"NAME","VERSION",.
@@ -13,13 +12,13 @@
 //! waiting,TIME,SID,SERIAL#,"EVENT","WAIT CLASS",MICROSECONDS,.
 //! read,.
 //! ```
-//! TIME is that of the reading, in UTC, to the microsecond. Numbers are as they stand since logon; those that are 0 are missing.
-//! `waiting` is the wait that has not ended, which the database has not added to `wait` yet.
+//! TIME is that of the reading, in UTC, to the microsecond. Numbers are totals since logon; zeros are left out. `waiting` is the wait that
+//! has not ended, which the database has not added to `wait` yet.
 //!
 //! # Rows
-//! See [`crate::session_growth`]: what grew between a reading and the next. A session that logged on in between begins at
-//! 0. Of one that logged off the second reading has nothing. Statistics may shrink (memory, open cursors); times and waits do
-//! not, so what did is left out.
+//! See [`crate::session_growth`]: what grew between a reading and the next. A session that logged on in between starts at 0. One that
+//! logged off is not in the second reading. Statistics may shrink (memory, open cursors); times and waits do not, so those that did are
+//! left out.
 
 mod reading;
 mod record;

@@ -11,18 +11,18 @@ use crate::oracle_session::described;
 use crate::samples::Table;
 use crate::session_growth::{Growth, Interval, Kind, SessionTime};
 
-/// Numbers of a reading that are kept: those of a thousand sessions are some hundred thousand.
+/// Most numbers kept of a reading: those of a thousand sessions are some hundred thousand.
 const MAX_VALUES: usize = 1_000_000;
 
-/// Sessions that are told apart.
+/// Most sessions kept apart.
 const MAX_SESSIONS: usize = 100_000;
 
-/// How far the time since logon, in whole seconds of two clocks that are, may be off.
+/// Tolerance for the time since logon, which is in whole seconds of two clocks.
 const LOGON_TOLERANCE_US: i64 = 2_000_000;
 
 const SECOND_US: i64 = 1_000_000;
 
-/// Whose number, and which: numbers of a session and a name.
+/// Session, kind and name of a number.
 type Key = (u32, Kind, u32);
 
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +38,7 @@ struct Reading {
     /// In the order of the file.
     values: Vec<(Key, Value)>,
     numbers: Table<Key, usize>,
-    /// Some of it was damaged, or had no room: what is missing is not known to be 0.
+    /// Some of it was damaged, or did not fit: what is missing is not known to be 0.
     lacks_some: bool,
 }
 
@@ -50,7 +50,7 @@ struct Session {
     is_in_before: bool,
 }
 
-/// What could not be told.
+/// How often something could not be determined.
 #[derive(Debug, Default)]
 struct NotKnown {
     logged_off: u64,
@@ -61,7 +61,7 @@ struct NotKnown {
     cut: bool,
 }
 
-/// The readings of a file, as far as they are needed still.
+/// The readings of a file, as far as they are still needed.
 #[derive(Debug)]
 pub(super) struct Readings {
     path: String,
@@ -95,7 +95,7 @@ impl Readings {
     /// Adds what a line says.
     pub(super) fn read(&mut self, time_us: i64, sid: Sid, what: &What<'_>, into: &mut Import) {
         if self.this.as_ref().is_some_and(|this| this.time_us != time_us) {
-            // What ends a reading is missing.
+            // The end of the reading is missing.
             self.end(false, into);
         }
         let this = self.this.get_or_insert_with(|| Reading {
@@ -179,7 +179,7 @@ impl Readings {
                 continue;
             };
             let old = before.numbers.get(key).map(|at| before.values[*at].1);
-            // A number that the reading before may have had is not known to have been 0.
+            // A number that the previous reading may have had is not known to have been 0.
             if old.is_none() && before.lacks_some && self.sessions[key.0 as usize].is_in_before {
                 continue;
             }
@@ -289,7 +289,7 @@ impl Readings {
     }
 }
 
-/// Adds what a line says to a reading; none when there is no room for it.
+/// Adds what a line says to a reading; none if there is no room for it.
 fn add(
     this: &mut Reading,
     sid: Sid,

@@ -24,7 +24,7 @@ pub(super) enum Record<'a> {
         sid: Sid,
         what: What<'a>,
     },
-    /// All of a reading was written.
+    /// The reading was written completely.
     End,
 }
 
@@ -47,7 +47,7 @@ pub(super) enum What<'a> {
     },
 }
 
-/// Reads a line; none when it is not understood, or not whole.
+/// Reads a line; none if it is not understood, or truncated.
 pub(super) fn record(line: &[u8]) -> Option<Record<'_>> {
     let fields = fields(line, MAX_FIELDS)?;
     let (kind, fields) = fields.split_first()?;

@@ -1,7 +1,7 @@
-//! Values of bind variables: the lines behind `BINDS #N:`.
+//! Values of bind variables: the lines after `BINDS #N:`.
 //!
-//! A text value stands between quotes as it is, line ends included and quotes inside not marked, so lines of it can look
-//! like anything, records included. `avl=` says how many bytes it has.
+//! A text value is printed between quotes as it is, with line ends and without escaping quotes, so its lines can look like anything,
+//! including records. `avl=` says how many bytes it has.
 
 use std::collections::HashMap;
 
@@ -16,27 +16,27 @@ const MAX_VALUE: usize = 256;
 /// Values kept of an execution.
 const MAX_VALUES: usize = 256;
 
-/// Different sets of values, and executions one by one, that are kept of a statement.
+/// Most distinct sets of values, and most single executions, kept of a statement.
 pub(crate) const MAX_BOUND_EXECUTIONS: usize = 1_000;
 
-/// Bytes of values that are kept of a file, in sets as well as in executions.
+/// Most bytes of values kept of a file, in sets as well as in executions.
 const MAX_BYTES: usize = 64 << 20;
 
 /// The section that is being read.
 #[derive(Debug, Default)]
 pub(super) struct Binds {
     pub(super) cursor: u64,
-    /// Values so far; empty when nobody asked for them.
+    /// Values so far; empty if they were not asked for.
     values: Vec<Value>,
-    /// Number of the variable whose value comes.
+    /// Number of the variable whose value comes next.
     position: u32,
     keep: bool,
-    /// Bytes of the coming value.
+    /// Bytes of the next value.
     length: Option<usize>,
     open: Option<OpenValue>,
 }
 
-/// A value, and how it stands in the trace.
+/// A value, and how it is printed in the trace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Value {
     position: u32,
@@ -69,7 +69,7 @@ impl Binds {
         self.open.is_some()
     }
 
-    /// Takes a line of the section. False when it is none.
+    /// Reads a line of the section. False if it is not one.
     pub(super) fn line(&mut self, line: &[u8]) -> bool {
         let is_head = line.starts_with(b" Bind#") || line.starts_with(b" bind ");
         if let Some(open) = &mut self.open {
@@ -131,7 +131,7 @@ impl Binds {
         let is_all = self.length.is_none_or(|length| open.seen + bytes.len() >= length);
         open.seen += line.len();
         open.may_be_over = text.is_some() && !is_all;
-        // Beyond its length it is damaged.
+        // If it is longer than that, it is damaged.
         let is_beyond = self.length.is_some_and(|length| open.seen > length + 1);
         if text.is_some() && is_all || is_beyond {
             self.end_value();
@@ -204,8 +204,8 @@ pub(super) struct OfStatement {
 pub(super) type SetOf = (u64, usize);
 
 impl BoundExecutions {
-    /// A statement was executed with these values, which took so long and ended then. Returns the set of the values; none when there
-    /// have been too many.
+    /// A statement was executed with these values: for how long, and when it ended. Returns the set of the values; none if there have been
+    /// too many.
     pub(super) fn execution(
         &mut self,
         statement: u64,
@@ -255,7 +255,7 @@ impl BoundExecutions {
     }
 }
 
-/// True when these values may be kept, which then are counted.
+/// True if these values may be kept; then they are counted.
 fn has_room(values: &[Value], bytes: &mut usize) -> bool {
     let of_values: usize = values
         .iter()
@@ -269,7 +269,7 @@ fn has_room(values: &[Value], bytes: &mut usize) -> bool {
     fits
 }
 
-/// Texts by their positions; those between that have none are empty.
+/// Texts by their positions; positions without one are empty.
 fn in_order(values: &[Value]) -> Vec<String> {
     let mut texts = Vec::new();
     for value in values {
@@ -296,7 +296,7 @@ impl From<&Value> for BoundValue {
 mod tests {
     use super::*;
 
-    /// Values of a section, and the lines that were none of it.
+    /// Values of a section, and the lines that do not belong to it.
     fn values(text: &str) -> (Vec<String>, Vec<&str>) {
         let mut binds = Binds::new(1, true);
         let others = text.lines().filter(|line| !binds.line(line.as_bytes())).collect();

@@ -1,31 +1,31 @@
 //! The clock of a session: `tim` as microseconds that never go back.
 //!
-//! Three clocks do: one with 32 bits begins again at 0 after 71 minutes (Windows before 11g) or 497 days (centiseconds), one
-//! that is set back, and the one of a file in which parts of a session stand in the wrong order. What follows is moved
-//! so that it goes on where the clock stood. How much time passed meanwhile is not known.
+//! Three kinds of clocks do: one with 32 bits starts at 0 again after 71 minutes (Windows before 11g) or 497 days (centiseconds), one that
+//! is set back, and that of a file with parts of a session in the wrong order. What follows is moved so that it continues from where the
+//! clock was. How much time passed in between is not known.
 
 use super::preview::Unit;
 
-/// Lines of a session may stand this much out of order, microseconds: begin and end of what they tell are read at different
-/// moments. Measured on traces of 12c to 19c: up to 5 µs; clocks are set back by 128 ms and more (ntpd steps by no less).
+/// Lines of a session may be this much out of order, microseconds: start and end of what they report are read at different moments.
+/// Measured on traces of 12c to 19c: up to 5 µs; clocks are set back by 128 ms and more (ntpd steps by no less).
 const OUT_OF_ORDER_US: u64 = 100_000;
 
 const BITS_32: u64 = 1 << 32;
 
-/// A line follows the one before within this, as a rule. Microseconds.
+/// A line usually follows the previous one within this. Microseconds.
 const SOON_US: u64 = 600 * 1_000_000;
 
-/// A clock that goes on.
+/// A clock that never goes back.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Clock {
     unit: Unit,
-    /// The last `tim` as it stands in the file.
+    /// The last `tim`, as in the file.
     last: Option<u64>,
     /// Microseconds that are added to every `tim`.
     added_us: u64,
-    /// Times that 32 bits were full.
+    /// How often 32 bits overflowed.
     pub(super) wraps: u64,
-    /// Times that it was set back otherwise.
+    /// How often it was set back otherwise.
     pub(super) steps: u64,
     /// By how much in all, microseconds.
     pub(super) steps_us: u64,
@@ -39,7 +39,7 @@ impl Clock {
         }
     }
 
-    /// A new session of the same file: 32 bits may have been full before it began.
+    /// A new session of the same file: 32 bits may have overflowed before it began.
     pub(super) fn of_next_session(&self) -> Clock {
         Clock {
             unit: self.unit,
@@ -48,7 +48,7 @@ impl Clock {
         }
     }
 
-    /// The least difference that it can tell, microseconds.
+    /// Its resolution, microseconds.
     #[inline]
     pub(super) fn resolution_us(&self) -> u64 {
         self.unit.us(1)
@@ -61,8 +61,8 @@ impl Clock {
             .map(|last| self.unit.us(last).saturating_add(self.added_us))
     }
 
-    /// True when `tim` is the beginning of a number and not a number: it has fewer digits than the last one, and with those
-    /// that are missing it could be a moment soon after the last one.
+    /// True if `tim` is a truncated number: it has fewer digits than the last one, and with the missing ones it could be a moment soon
+    /// after the last one.
     #[inline]
     pub(super) fn is_cut(&self, tim: u64) -> bool {
         let Some(last) = self.last.filter(|last| tim > 0 && tim < *last) else {
@@ -84,18 +84,18 @@ impl Clock {
         })
     }
 
-    /// True when there was a `tim`.
+    /// True if there was a `tim`.
     pub(super) fn has_begun(&self) -> bool {
         self.last.is_some()
     }
 
-    /// True when `tim` is before the last one.
+    /// True if `tim` is before the last one.
     #[inline]
     pub(super) fn is_before(&self, tim: u64) -> bool {
         self.last.is_some_and(|last| tim < last)
     }
 
-    /// The moment that `tim` is, microseconds. `us`: of a wait, how long it was.
+    /// The moment of `tim`, microseconds. `us`: of a wait, how long it was.
     #[inline]
     pub(super) fn moment_us(&mut self, tim: u64, us: u64) -> u64 {
         if let (Some(last), Some(now)) = (self.last, self.now_us()) {

@@ -1,13 +1,13 @@
 //! The steps in which the operating system counts CPU, and what they do to single calls.
 //!
-//! Older kernels count CPU in ticks: `c` moves in steps of 1 or 10 ms, and the whole step stands in the call in which the tick
-//! fell (`EXEC #1:c=1000,e=180`). Such a call says nothing of what it used itself, but over many calls the sum is right. So
-//! what there is no room for is carried to the neighbouring calls of the session: back to those before, whose CPU the
-//! tick counted, then on to those that follow. It is never taken for CPU inside waits, which only a finer clock shows.
+//! Older kernels count CPU in ticks: `c` moves in steps of 1 or 10 ms, and the whole step is in the call in which the tick fell (`EXEC
+//! #1:c=1000,e=180`). Such a call does not say what it used itself, but over many calls the sum is right. So CPU that does not fit into a
+//! call is moved to neighbouring calls of the session: back to earlier ones, whose CPU the tick counted, then on to later ones. It is never
+//! taken for CPU inside waits, which only a finer clock shows.
 
 use super::views::signed;
 
-/// A clock of which all values are multiples of this is coarse. Microseconds.
+/// A clock is coarse if all its values are multiples of this. Microseconds.
 const STEP_US: u64 = 1_000;
 
 /// The coarser of the two steps in use.
@@ -18,16 +18,16 @@ const LONG_STEP_US: u64 = 10_000;
 pub(super) struct CpuClock {
     /// The step that all values so far agree with; 0 before there was one.
     step_us: u64,
-    /// CPU that waits for a call with room for it; below zero, calls inside have used more than the call they are in.
+    /// CPU waiting for a call with room for it; negative if calls inside used more than the call they are in.
     carried_us: i64,
 }
 
 /// Where the CPU of a call goes. Microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct CpuSplit {
-    /// In the call, beside its waits.
+    /// In the call, besides its waits.
     pub cpu: u64,
-    /// In calls before.
+    /// In earlier calls.
     pub earlier: u64,
     /// In its waits: nothing else is left of the call.
     pub inside_waits: u64,
@@ -46,7 +46,7 @@ impl CpuClock {
         self.carried_us
     }
 
-    /// A call says `c`.
+    /// Takes note of the `c` of a call.
     pub(super) fn told(&mut self, c: u64) {
         if c == 0 || self.step_us == 1 {
             return;
@@ -62,8 +62,8 @@ impl CpuClock {
         self.step_us = agrees.unwrap_or(1);
     }
 
-    /// Splits the CPU of a call itself, given the room beside its waits, and its waits. `earlier` finds room for so much in
-    /// calls before, and says how much.
+    /// Splits the CPU of a call itself, given the room besides its waits, and its waits. `earlier` finds room for that much in earlier
+    /// calls, and returns how much it found.
     pub(super) fn split(
         &mut self,
         own: i64,

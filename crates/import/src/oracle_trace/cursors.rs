@@ -14,21 +14,21 @@ pub(super) struct Cursor {
     /// 0 = never parsed in the trace.
     pub statement: u64,
     pub dep: u32,
-    /// The plan it ran last; 0 = none, or not told.
+    /// The plan it ran last; 0 = none, or not given.
     pub plan: u64,
     /// The values of the bind variables of its execution, see [`super::binds::BoundExecutions`].
     pub bind_set: Option<SetOf>,
-    /// Calls and waits of which it is not known yet with which plan they were made.
+    /// Calls and waits whose plan is not known yet.
     pub pending: Pending,
     pub places: Places,
 }
 
-/// Where the sums of a cursor's statement were found last: with some cursors in turn, as of an application, it saves the look-ups.
+/// Where the sums of a cursor's statement were last found: saves look-ups if an application uses some cursors in turn.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Places {
     pub statement: usize,
     pub own: usize,
-    /// By a part of the number of the event.
+    /// By the number of the event, modulo 4.
     waits: [usize; 4],
 }
 
@@ -39,10 +39,10 @@ impl Places {
     }
 }
 
-/// What waits for the plan that its cursor runs next: waits, and parses that say no plan.
+/// What waits until its cursor runs a plan: waits, and parses without a plan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Pending {
-    /// Something was added, if only nothing: most calls have nothing to settle.
+    /// Something was added, even if it is 0: most calls have nothing to settle.
     pub is_touched: bool,
     pub parse: CallSums,
     pub own_elapsed_us: i64,
@@ -66,7 +66,7 @@ impl Cursor {
         *sum = sum.saturating_add(us);
     }
 
-    /// The plan that the cursor ran last, and what is pending for it; none when nothing is.
+    /// The plan that the cursor ran last, and what is pending for it; none if nothing is.
     pub(super) fn settle(&mut self) -> Option<(PlanKey, Pending)> {
         if !self.pending.is_touched {
             return None;

@@ -1,5 +1,4 @@
-//! Values by key that lie beside each other in memory. Neighbouring lines of a trace are often about the same thing: the key that was
-//! asked for before costs no look-up.
+//! Values by key, contiguous in memory. Neighbouring lines of a trace are often about the same thing: the last key costs no look-up.
 
 use std::hash::Hash;
 
@@ -10,7 +9,7 @@ use crate::samples::Table;
 pub(super) struct Dense<K, V> {
     all: Vec<(K, V)>,
     places: Table<K, usize>,
-    /// Where the key is that was asked for before.
+    /// Place of the key that was last asked for.
     last: usize,
 }
 
@@ -25,7 +24,7 @@ impl<K, V> Default for Dense<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V: Default> Dense<K, V> {
-    /// The value of this key: the default one when it has none yet.
+    /// The value of this key: the default if it has none yet.
     #[inline]
     pub(super) fn get(&mut self, key: K) -> &mut V {
         if self.all.get(self.last).is_none_or(|(last, _)| *last != key) {
@@ -38,7 +37,7 @@ impl<K: Copy + Eq + Hash, V: Default> Dense<K, V> {
         &mut self.all[self.last].1
     }
 
-    /// The same, looked for first where the hint says that it was; the hint is where it is afterwards.
+    /// The same, but tries the place `hint` first, and updates it.
     #[inline]
     pub(super) fn get_near(&mut self, key: K, hint: &mut usize) -> &mut V {
         if self.all.get(*hint).is_some_and(|(of, _)| *of == key) {

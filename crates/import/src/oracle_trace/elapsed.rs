@@ -1,13 +1,13 @@
 //! How calls nest, and how the time of each call itself splits into waits, CPU and the rest.
 //!
-//! A trace says what ended: first the waits of a call and the calls made in it, then the call itself with its elapsed time
-//! `e` and its CPU `c`, which include those of the calls made in it. So whatever ended is kept here until a call turns out
-//! to be around it. A call holds the waits as far as they lie between its begin (`tim − e`) and its end, and the deeper
-//! calls whose middle lies there: begins and ends are read from the clock at slightly different moments.
+//! A trace says what ended: first the waits of a call and the calls made in it, then the call itself with its elapsed time `e` and its CPU
+//! `c`, which include those of the calls made in it. So whatever ended is kept here until a call turns out to enclose it. A call holds the
+//! waits as far as they are between its start (`tim − e`) and its end, and the deeper calls whose middle is: starts and ends are read from
+//! the clock at slightly different moments.
 //!
-//! A call that no other one of the trace holds is an *outermost* call: one of depth 0, or a recursive one whose outer call is
-//! not in the trace. Each call adds its own share when it ends, so the shares of a call and of all calls in it add up to
-//! what the outermost one says, whether or not there will be one.
+//! A call that no other one of the trace holds is an *outermost* call: one of depth 0, or a recursive one whose outer call is not in the
+//! trace. Each call adds its own share when it ends, so the shares of a call and of all calls in it add up to what the outermost one says,
+//! even if that never comes.
 
 use super::events::EventId;
 use super::record::CallKind;
@@ -20,22 +20,21 @@ const MAX_KEPT: usize = 1 << 16;
 /// A wait that no call holds yet. Microseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeptWait {
-    /// The moments between which it lies; none when the trace does not say when it ended: then it lies in the next call
-    /// of its cursor.
+    /// When it began and ended; none if the trace does not say when it ended: then it is in the next call of its cursor.
     pub when: Option<(u64, u64)>,
-    /// What no call holds of it.
+    /// The part of it that no call holds.
     pub us: u64,
     pub cursor: u64,
     pub line: u64,
     /// `SQL*Net message from client`.
     pub from_client: bool,
-    /// An event that lies between calls by its name.
+    /// An event that is between calls, by its name.
     pub between_calls: bool,
-    /// The wait is of no cursor: it was given to this one, the one before.
+    /// The wait has no cursor: it was attributed to this one, the previous one.
     pub assumed_cursor: Option<u64>,
     /// What the application did, see [`super::session::TracedSession`].
     pub doing: u32,
-    /// What it was counted as; none of several that were merged.
+    /// What it was counted as; none for merged waits.
     pub counted_as: Option<CountedAs>,
 }
 
@@ -53,7 +52,7 @@ pub(super) struct CountedAs {
 }
 
 impl KeptWait {
-    /// A wait of the call's cursor from when that stood for another statement.
+    /// A wait of the call's cursor from when it stood for another statement.
     #[inline]
     fn of_another(&self, call: &Ended) -> Option<CountedAs> {
         self.counted_as.filter(|counted| {
@@ -72,14 +71,14 @@ pub(super) struct Ended {
     pub kind: CallKind,
     pub cursor: u64,
     pub statement: u64,
-    /// None of a LOB call: it lies in whatever call is around it.
+    /// None for a LOB call: it is in whatever call is around it.
     pub dep: Option<u32>,
     pub tim: u64,
     pub e: u64,
     pub c: u64,
 }
 
-/// What a call adds to sums over outermost calls: what it says less what the calls in it have added before.
+/// What a call adds to sums over outermost calls: what it says, less what the calls in it have added.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Added {
     /// `e` of PARSE, EXEC and FETCH.
@@ -88,7 +87,7 @@ pub(super) struct Added {
     pub cpu: i64,
     /// `c` of all calls but CLOSE.
     pub cpu_but_close: i64,
-    /// Waits in PARSE, EXEC and FETCH, but those for the client's next message.
+    /// Waits in PARSE, EXEC and FETCH, except those for the client's next message.
     pub waits: i64,
 }
 
@@ -103,14 +102,13 @@ pub(super) struct Share {
     pub room: u64,
     /// Its own waits.
     pub waits: u64,
-    /// What its waits and the calls in it are longer than `e`.
+    /// By how much its waits and the calls in it exceed `e`.
     pub beyond: u64,
     /// See [`Added`].
     pub added: Added,
     /// Of its waits, those from a time in which the application did something else.
     pub waits_elsewhere: Vec<(u32, u64)>,
-    /// Of its waits, those that were counted for the statement that its cursor stood for before: a parse waits before the trace says
-    /// what is parsed.
+    /// Of its waits, those that were counted for its cursor's previous statement: a parse waits before the trace says what is parsed.
     pub waits_of_others: Vec<CountedAs>,
 }
 
@@ -124,9 +122,9 @@ struct KeptCall {
     e: u64,
     c: u64,
     total: Added,
-    /// Waits in it, whatever its kind, but those for the client's next message.
+    /// Waits in it, whatever its kind, except those for the client's next message.
     waits: i64,
-    /// Calls and their elapsed time by depth and statement, of PARSE, EXEC and FETCH. One as a rule.
+    /// Calls and their elapsed time by depth and statement, of PARSE, EXEC and FETCH. Usually one.
     who: Vec<(u32, u64, Called)>,
 }
 
@@ -140,14 +138,14 @@ pub(super) struct Called {
 /// What has ended and is in no call yet.
 #[derive(Debug)]
 pub(super) struct Open {
-    /// How far a begin may be off, microseconds.
+    /// How far a start may be off, microseconds.
     slack: u64,
     waits: Vec<KeptWait>,
     calls: Vec<KeptCall>,
 }
 
 impl Open {
-    /// `slack`: how far the begin of a call may be off by the clock of the trace, microseconds.
+    /// `slack`: how far the start of a call may be off by the clock of the trace, microseconds.
     pub(super) fn new(slack: u64) -> Open {
         Open {
             slack,
@@ -165,8 +163,8 @@ impl Open {
         self.waits.push(wait);
     }
 
-    /// A call ended: takes what lies in it. `callers` learns which statements it called, `assumed` of which waits it turned out that
-    /// they lie in no call of the cursor that they were given to.
+    /// A call ended: takes what is in it. `callers` is told which statements it called, `assumed` which waits turned out to be in no call
+    /// of the cursor that they were attributed to.
     pub(super) fn call(
         &mut self,
         call: &Ended,
@@ -178,7 +176,7 @@ impl Open {
         let mut share = Share::default();
         let (mut e_inside, mut c_inside) = (0u64, 0u64);
         let (mut before, mut waits) = (Added::default(), 0i64);
-        // A short call cannot hold what lies as far from it as it is long.
+        // A short call cannot hold what is as far from it as it is long.
         let slack = self.slack.min(call.e / 2);
         let (first, last) = (begin.saturating_sub(slack), call.tim.saturating_add(slack));
         let from = self
@@ -196,7 +194,7 @@ impl Open {
             before = before.plus(kept.total);
             waits = waits.saturating_add(kept.waits);
             if let Some(dep) = call.dep.filter(|_| call.kind.is_parse_exec_fetch()) {
-                // What is deeper still has no caller: the call between is not in the trace.
+                // What is deeper still has no caller: the call in between is not in the trace.
                 for (_, child, called) in kept.who.iter().filter(|(of, ..)| of.checked_sub(1) == Some(dep)) {
                     callers.add(*child, call.statement, *called);
                 }
@@ -218,7 +216,7 @@ impl Open {
         share
     }
 
-    /// How much of the waits lies in a call, and how much of that is for the client's next message; the rest stays.
+    /// How much of the waits is in a call, and how much of that is for the client's next message; the rest stays.
     fn take_waits(
         &mut self,
         call: &Ended,
@@ -231,7 +229,7 @@ impl Open {
             return taken;
         }
         let (mut inside, mut idle) = (0u64, 0u64);
-        // Nothing before the begin of the call is looked at, or many calls would cost their square.
+        // Stops at the start of the call: otherwise the cost of many calls would be quadratic.
         let from = self
             .waits
             .iter()
@@ -245,7 +243,7 @@ impl Open {
                             .min(call.tim)
                             .saturating_sub((*from).max(begin))
                             .min(kept.us);
-                        // What is left of it lies before the call.
+                        // What is left of it is before the call.
                         *to = begin.max(*from);
                         overlap
                     }
@@ -277,7 +275,7 @@ impl Open {
         (inside, idle)
     }
 
-    /// The same where all of them lie in the call from begin to end, as they do as a rule; none otherwise, and nothing is taken.
+    /// The same if all of them are between start and end of the call, as is usual; otherwise none, and nothing is taken.
     fn take_whole_waits(&mut self, call: &Ended, begin: u64, doing: u32) -> Option<(u64, u64)> {
         let (mut inside, mut idle) = (0u64, 0u64);
         let mut from = self.waits.len();
@@ -404,7 +402,7 @@ impl Open {
 }
 
 impl Added {
-    /// What a call and all calls in it say, when those in it said `inside`, and all of them have so many waits.
+    /// What a call and all calls in it say, if those in it said `inside`, and the waits of all of them are `waits`.
     fn of(call: &Ended, inside: Added, waits: i64) -> Added {
         let cpu_but_close = match call.kind {
             CallKind::Close => inside.cpu_but_close,

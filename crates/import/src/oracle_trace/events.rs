@@ -1,8 +1,8 @@
 //! Wait events: names stored once, with the class Oracle gives them.
 //!
-//! The trace says no classes. Source of the table: `V$EVENT_NAME` (NAME, WAIT_CLASS) of 12c to 19c, as listed in
-//! the appendix "Oracle Wait Events" of the Oracle Database Reference. It holds only events whose class did not
-//! change over those releases; every other event is [`UNCLASSIFIED`], which claims nothing.
+//! Traces have no classes. Source of the table: `V$EVENT_NAME` (NAME, WAIT_CLASS) of 12c to 19c, as listed in the appendix "Oracle Wait
+//! Events" of the Oracle Database Reference. It only has events whose class did not change over those releases; every other event is
+//! [`UNCLASSIFIED`], which claims nothing.
 
 use crate::samples::Table;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ pub(super) const FROM_CLIENT: &str = "SQL*Net message from client";
 
 const IDLE: &str = "Idle";
 
-/// Events that are told apart: a release has two thousand, so more are damage.
+/// Most events kept apart: a release has two thousand, so more are damage.
 const MAX_EVENTS: usize = 10_000;
 
 #[rustfmt::skip]
@@ -161,7 +161,7 @@ pub(crate) struct Event {
     pub block_io: Option<BlockIo>,
     /// Its `obj#` is that of the wait: see [`OBJECT_CLASSES`] and [`OBJECT_EVENTS`].
     pub has_object: bool,
-    /// Where releases name no parameters, the first one is a file.
+    /// In releases without names for parameters, the first one is a file.
     pub p1_is_file: bool,
 }
 
@@ -171,9 +171,9 @@ pub(crate) struct Events {
     all: Vec<Event>,
     by_name: Table<Box<[u8]>, EventId>,
     names: Vec<Box<[u8]>>,
-    /// The event that was asked for before.
+    /// The event that was last asked for.
     last: EventId,
-    /// By event the one that was asked for behind it: lines often come in the same order.
+    /// By event, the one that was asked for after it: lines often come in the same order.
     next: Vec<EventId>,
     classes: HashMap<&'static str, &'static str>,
 }
@@ -183,7 +183,7 @@ impl Events {
     pub(crate) const CPU: EventId = EventId(0);
     /// Elapsed, but neither CPU nor wait.
     pub(super) const UNACCOUNTED: EventId = EventId(1);
-    /// Events beyond those that are told apart.
+    /// Events beyond those that are kept apart.
     pub(super) const OTHER: EventId = EventId(2);
 
     pub(crate) fn new() -> Events {
@@ -242,7 +242,7 @@ impl Events {
         self.last = expected;
     }
 
-    /// The event of this name, if it was met and is told apart.
+    /// The event of this name, if it was met and is kept apart.
     pub(super) fn known(&self, name: &[u8]) -> Option<EventId> {
         self.by_name.get(name).copied()
     }

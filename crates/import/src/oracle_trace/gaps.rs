@@ -1,12 +1,12 @@
-//! Stretches of time of which no line tells.
+//! Periods that no line covers.
 
 use super::views::signed;
 use dbtime_model::recording::TraceGap;
 
-/// Shorter ones are not worth a word: writing the trace takes time too.
+/// Shorter ones are not worth mentioning: writing the trace takes time too.
 const SHORTEST_US: u64 = 1_000_000;
 
-/// Gaps of which the place is kept.
+/// Gaps whose place is kept.
 const KEPT: usize = 10;
 
 /// Gaps that a call may still turn out to cover; more than these are damage.
@@ -20,8 +20,7 @@ struct Gap {
     line: u64,
 }
 
-/// Gaps of one session. Lines say what ended: only the call around it tells whether a stretch between two of them was
-/// part of that call.
+/// Gaps of one session. Lines say what ended: only the call around them shows whether the time between two of them was part of it.
 #[derive(Debug, Default)]
 pub(super) struct Gaps {
     covered_until: Option<u64>,
@@ -32,7 +31,7 @@ pub(super) struct Gaps {
 }
 
 impl Gaps {
-    /// A line tells of `us` that ended at `tim`.
+    /// A line covers `us` that ended at `tim`.
     #[inline]
     pub(super) fn told(&mut self, tim: u64, us: u64, line: u64) {
         let begin = tim.saturating_sub(us);
@@ -51,7 +50,7 @@ impl Gaps {
         self.covered_until = Some(self.covered_until.map_or(tim, |until| until.max(tim)));
     }
 
-    /// A call of depth 0 ended: what lies inside of it is no gap, whatever lies before it is.
+    /// A call of depth 0 ended: what is inside of it is not a gap, what is before it is.
     pub(super) fn call(&mut self, tim: u64, us: u64, line: u64) {
         self.told(tim, us, line);
         if self.open.is_empty() {
@@ -77,7 +76,7 @@ impl Gaps {
         self.longest.truncate(KEPT);
     }
 
-    /// Ends with the trace; hands on the longest, with their begin moved by `offset_us`.
+    /// The trace has ended: returns the longest ones, with their start moved by `offset_us`.
     pub(super) fn finish(&mut self, session: &str, offset_us: i64) -> Vec<TraceGap> {
         self.settle();
         let told = self.longest.iter().map(|gap| TraceGap {

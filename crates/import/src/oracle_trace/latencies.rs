@@ -8,11 +8,11 @@ use dbtime_model::{LatencyRow, SessionId};
 use super::dense::Dense;
 use super::events::{EventId, Events};
 
-/// Parts of a power of two of microseconds.
+/// Buckets per power of two of microseconds.
 const PARTS: u64 = 8;
 const PART_BITS: u32 = PARTS.ilog2();
 
-/// Histograms that are kept before rows are made of them: bounds the memory of a trace with ever new events.
+/// Most histograms kept before they become rows: bounds the memory of a trace with ever new events.
 const MAX_HISTOGRAMS: usize = 8_192;
 
 /// All waits of a session since rows were made of them.
@@ -44,7 +44,7 @@ impl Latencies {
         bucket.max_us = bucket.max_us.max(us);
     }
 
-    /// A wait that was added turns out to be another statement's. What there is no more stays.
+    /// A wait that was added turns out to be another statement's. If it has become a row already, it stays.
     pub(super) fn move_wait(&mut self, event: EventId, blocks: u64, (from, to): (u64, u64), us: u64) {
         let bucket = bucket_of(us);
         let buckets = self.histograms.find((event, blocks, from));
@@ -62,13 +62,13 @@ impl Latencies {
         self.histograms.len()
     }
 
-    /// True when rows should be made of them for the sake of memory.
+    /// True if they should become rows to save memory.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.histograms.len() >= MAX_HISTOGRAMS
     }
 
-    /// Makes rows of them that stand in this second.
+    /// Turns them into rows of this second.
     pub(super) fn close(&mut self, second_us: i64, events: &Events, mut take: impl FnMut(LatencyRow)) {
         let kind: Arc<str> = kind::WAIT.into();
         for ((event, blocks, statement), buckets) in self.histograms.drain() {
@@ -95,8 +95,8 @@ impl Latencies {
     }
 }
 
-/// Number of the bucket of a wait. Parts are as many as the microseconds of a power of two are, but no more than
-/// [`PARTS`]: so buckets nest in the powers of two of microseconds by which other tools count.
+/// Number of the bucket of a wait. A power of two has a bucket for each microsecond, but no more than [`PARTS`]: so buckets nest in the
+/// powers of two of microseconds by which other tools count.
 #[inline]
 fn bucket_of(us: u64) -> usize {
     if us < PARTS {

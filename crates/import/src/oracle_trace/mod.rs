@@ -3,36 +3,36 @@
 //! # Rows
 //! Per session (`*** SESSION ID`, or the process of a trcsess merge) and per second of `tim`:
 //!
-//! * every wait is a row of `activity` in the second in which it **ended** (an `ela` of ten seconds stands in one
-//!   second), with the statement of its cursor and the state `unknown`, because a trace does not know the operating
-//!   system. Classes are Oracle's where they are certain, else `unclassified`;
-//! * the CPU `c` of a call of depth 0, as far as its waits leave room for it in its elapsed time `e`: no wait, state
-//!   `cpu`. What they leave no room for was burnt inside the waits, and at least that much is counted twice by
-//!   whoever adds CPU and waits: counter `cpu_inside_waits_ns`;
+//! * every wait is a row of `activity` in the second in which it **ended** (an `ela` of ten seconds is in one second), with
+//!   the statement of its cursor and the state `unknown`, because a trace does not know that of the operating system. Classes
+//!   are Oracle's if they are certain, otherwise `unclassified`;
+//! * the CPU `c` of a call, less that of the calls in it, as far as they and its waits leave room for it in its elapsed time
+//!   `e`: no wait, state `cpu`. CPU beyond that was used inside the waits, and at least that much is counted twice if CPU and
+//!   waits are added: counter `cpu_inside_waits_ns`;
 //! * what is left of `e`: class `unknown`, event `unaccounted`;
 //! * every wait is counted in `latency`, by event and number of blocks;
-//! * calls and waits of a statement and plan are summed up in `counters`. A wait, or a parse that names no plan, belongs to
-//!   the plan that its cursor runs next, else to the one it ran last.
+//! * calls and waits of a statement and plan are summed up in `counters`. A wait, or a parse without a plan, belongs to the
+//!   plan that its cursor runs next, otherwise to the one it ran last.
 //!
-//! Where nobody asks for single seconds ([`crate::Options::summed`]), activity and counters are added up over them first: only the
-//! first second of a session, and I/O, stay where they were.
+//! If single seconds are not needed ([`crate::Options::summed`]), activity and counters are summed over them: only the first second of a
+//! session, and I/O, stay where they were.
 //!
-//! What the application says it does (`*** MODULE NAME` and so on) makes a session of its own of what follows.
+//! When the application says what it does (`*** MODULE NAME` and so on), what follows is a session of its own.
 //!
-//! CPU and the rest of a call stand with the statement of depth 0, its recursive statements included, because `c` and
-//! `e` of a parent include those of its children; waits stand with the statement that waited.
+//! CPU and the rest of a call are its own, less those of the calls in it (its `c` and `e` include them), and are with its statement; waits
+//! are with the statement that waited.
 //!
 //! # Invariant
 //! A wait is inside a call as far as it overlaps `tim − e … tim` (a wait without `tim`, before 10g: unless its name says
 //! that it is between calls). To the microsecond, for every session:
 //!
 //! ```text
-//! Σ activity = Σ e of calls of depth 0 + Σ waits between calls + Σ waits beyond their call
+//! Σ activity = Σ e of outermost calls + Σ waits between calls + Σ waits beyond their call
 //! ```
 //!
 //! The last term is 0 unless waits of one call add up to more than its `e` (clocks of low resolution); it is the counter
-//! `waits_beyond_calls_ns`. LOB calls say no depth: one that lies inside a later call of depth 0 is part of it. A recursive
-//! call whose parent had not ended when the trace did is present with its waits only.
+//! `waits_beyond_calls_ns`. LOB calls have no depth: one inside a later call of depth 0 is part of it. A recursive call whose parent is not
+//! in the trace is an outermost call (see `elapsed.rs`).
 //!
 //! # Times
 //! `tim` is turned into a time of day by the first `***` line of the session that has one; without an offset from UTC it is
@@ -79,7 +79,7 @@ pub(crate) use wall_clock::wall_clock;
 
 use crate::{Import, ImportError, Importer, Lines};
 
-/// Pieces that wait to be counted, at most.
+/// Most pieces waiting to be counted.
 const WAITING: usize = 4;
 
 /// The importer of this format.
@@ -137,7 +137,7 @@ fn side_by_side<'a>(
             let mut numbers = Vec::new();
             for piece in pieces {
                 reader.piece(&piece, &mut numbers);
-                // Nobody takes it when all has been recognised.
+                // Nobody takes it once everything has been recognised.
                 let _ = used_to.try_send(piece);
             }
             reader
@@ -163,7 +163,7 @@ fn side_by_side<'a>(
     })
 }
 
-/// Identity of a statement: hash of its `sql_id`, or of its text when the trace says no `sql_id`.
+/// Identity of a statement: hash of its `sql_id`, or of its text if the trace has no `sql_id`.
 pub fn statement_id(name: &[u8]) -> u64 {
     xxh3_64(name).max(1)
 }
@@ -177,7 +177,7 @@ mod tests {
     use crate::Options;
     use crate::lines::Line;
 
-    /// Gives so many bytes at a time: lines are cut wherever it happens.
+    /// Returns so many bytes at a time: lines are split anywhere.
     struct Dribble<'a>(&'a [u8], usize);
 
     impl Read for Dribble<'_> {
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    /// All that is made of a trace, line by line or in pieces of about so many bytes.
+    /// Everything made of a trace, line by line or in pieces of about so many bytes.
     fn imported(text: &[u8], options: &Options, at_a_time: usize, piece: Option<usize>) -> String {
         let (to, from) = mpsc::sync_channel(1_024);
         let mut into = Import::new(options, to);
@@ -219,7 +219,7 @@ mod tests {
         ]
     }
 
-    /// A moment, as a rule near the others.
+    /// A moment, usually near the others.
     fn tim() -> impl Strategy<Value = u64> {
         let base = 1_377_520_823_034_521u64;
         prop_oneof![

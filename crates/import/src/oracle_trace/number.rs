@@ -18,13 +18,13 @@ const POWERS_OF_TEN: [u64; 9] = [
 /// Digits of a number that cannot be too large.
 const SURE: usize = 19;
 
-/// Bytes that are looked at together.
+/// Bytes examined together.
 pub(super) const CHUNK: usize = 8;
 
-/// The number that `text` begins with, and what follows it; none when there is none or it is too large.
+/// The number that `text` begins with, and what follows it; none if there is none or it is too large.
 #[inline(always)]
 pub(super) fn unsigned_prefix(text: &[u8]) -> Option<(u64, &[u8])> {
-    // Most numbers have less than eight digits, and something behind them.
+    // Most numbers have less than eight digits, and something after them.
     match text.first_chunk() {
         Some(chunk) => match first_digits(*chunk) {
             (value, CHUNK) => unsigned_rest(text, value, CHUNK),
@@ -35,7 +35,7 @@ pub(super) fn unsigned_prefix(text: &[u8]) -> Option<(u64, &[u8])> {
     }
 }
 
-/// The same of a number that as a rule has one digit.
+/// The same for a number that usually has one digit.
 #[inline(always)]
 pub(super) fn few_digits(text: &[u8]) -> Option<(u64, &[u8])> {
     if let [first, rest @ ..] = text
@@ -47,14 +47,14 @@ pub(super) fn few_digits(text: &[u8]) -> Option<(u64, &[u8])> {
     unsigned_prefix(text)
 }
 
-/// The number that eight bytes are when all of them are digits.
+/// The number in eight bytes, if all of them are digits.
 #[inline(always)]
 pub(super) fn eight_digits_of(text: [u8; CHUNK]) -> Option<u64> {
     let values = u64::from_le_bytes(text) ^ (EACH * u64::from(b'0'));
     (others(values) == 0).then(|| eight_digits(values))
 }
 
-/// Goes on with a number of which so many digits were read.
+/// Continues a number of which `length` digits were read.
 fn unsigned_rest(text: &[u8], mut value: u64, mut length: usize) -> Option<(u64, &[u8])> {
     // Moments, and numbers of cursors, have 13 to 16 digits.
     if length == CHUNK
@@ -78,7 +78,7 @@ fn unsigned_rest(text: &[u8], mut value: u64, mut length: usize) -> Option<(u64,
     (length > 0).then(|| (value, &text[length..]))
 }
 
-/// The number that `text` ends with, and what stands before it; none when there is none or it may be too large.
+/// The number that `text` ends with, and what comes before it; none if there is none or it may be too large.
 #[inline]
 pub(super) fn unsigned_suffix(text: &[u8]) -> Option<(&[u8], u64)> {
     let mut value = 0u64;
@@ -117,13 +117,13 @@ fn digit(byte: &u8) -> Option<u64> {
         .map(u64::from)
 }
 
-/// A bit in each byte that is no digit, after `0` was taken off all of them. What is above the lowest such byte is not reliable.
+/// A bit in each byte that is not a digit, after `0` was subtracted from all of them. Bits above the lowest such byte are not reliable.
 #[inline]
 fn others(values: u64) -> u64 {
     (values.wrapping_add(EACH * (0x80 - 10)) | values) & (EACH * 0x80)
 }
 
-/// The number that the first digits are, and how many these are.
+/// The number in the first digits, and how many they are.
 #[inline]
 fn first_digits(text: [u8; CHUNK]) -> (u64, usize) {
     let values = u64::from_le_bytes(text) ^ (EACH * u64::from(b'0'));
@@ -133,7 +133,7 @@ fn first_digits(text: [u8; CHUNK]) -> (u64, usize) {
     (eight_digits(aligned), digits as usize)
 }
 
-/// The number that the last digits are, and how many these are.
+/// The number in the last digits, and how many they are.
 #[inline]
 fn last_digits(text: [u8; CHUNK]) -> (u64, usize) {
     // The last byte is the lowest one here, because of what `others` says.
@@ -143,7 +143,7 @@ fn last_digits(text: [u8; CHUNK]) -> (u64, usize) {
     (eight_digits(kept.swap_bytes()), digits as usize)
 }
 
-/// The number of eight values from 0 to 9, the first one in the lowest byte. All eight at once: pairs, then fours, then eight.
+/// The number of eight values from 0 to 9, the first one in the lowest byte. Combines pairs, then fours, then all eight.
 #[inline]
 fn eight_digits(values: u64) -> u64 {
     let pairs = values.wrapping_mul(10 << 8 | 1) >> 8 & 0x00ff_00ff_00ff_00ff;
@@ -151,7 +151,7 @@ fn eight_digits(values: u64) -> u64 {
     fours.wrapping_mul(10_000 << 32 | 1) >> 32
 }
 
-/// The number that `text` is.
+/// The number in `text`, all of it.
 pub(super) fn unsigned(text: &[u8]) -> Option<u64> {
     unsigned_prefix(text).and_then(|(value, rest)| rest.is_empty().then_some(value))
 }

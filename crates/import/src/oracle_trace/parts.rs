@@ -2,13 +2,13 @@
 
 use super::record::{Mark, Record, parse};
 
-/// Files that a trace names and that are kept, at most.
+/// Most files named by a trace that are kept.
 const MAX_NAMED_FILES: usize = 10;
 
-/// Names of parts that are remembered, at most.
+/// Most names of parts remembered.
 pub(super) const MAX_PARTS: usize = 10_000;
 
-/// Name of the file that a trace which begins like this says it continues.
+/// Name of the file that a trace with this beginning says it continues.
 pub(crate) fn continued_file(head: &[u8]) -> Option<String> {
     head.split(|byte| *byte == b'\n')
         .find_map(|line| match parse(line)? {
@@ -19,7 +19,7 @@ pub(crate) fn continued_file(head: &[u8]) -> Option<String> {
         })
 }
 
-/// Name of a file without its folder: what stands behind the last slash, of Unix or Windows.
+/// Name of a file without its folder: what follows the last slash, of Unix or Windows.
 pub(super) fn part_name(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }

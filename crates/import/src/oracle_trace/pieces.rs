@@ -1,8 +1,8 @@
 //! Lines that are recognised in one thread and counted in another.
 //!
-//! What a line counts for depends on the lines before it, what it says does not. So one thread finds lines and reads the numbers
-//! of the usual ones, and hands on some hundred of them at a time, with their text: whoever counts looks at it where a line is not
-//! usual, has numbers that are too large for a piece, or is not what it looks like, as in the text of a statement.
+//! What a line counts for depends on the lines before it; what it says does not. So one thread finds lines, reads the numbers of the usual
+//! ones, and hands on some hundreds of them at a time, with their text. The counting thread looks at the text if a line is not usual, has
+//! numbers that are too large for a piece, or is not what it looks like, as in the text of a statement.
 
 use super::events::{EventId, Events};
 use super::record::{CallKind, CallLine, WaitLine, Where};
@@ -12,13 +12,13 @@ use crate::lines::Line;
 /// Text of a piece: it stays in the caches of a CPU until it is counted.
 const BYTES: usize = 64 * 1024;
 
-/// Lines of a piece, at most: they may be empty.
+/// Most lines of a piece: they may be empty.
 const LINES: usize = 4_096;
 
-/// Cursors of a piece that are told apart.
+/// Most cursors kept apart in a piece.
 const CURSORS: usize = 64;
 
-/// Some lines, one behind the other. What goes from one CPU to another is what costs, so it is small.
+/// Some consecutive lines. Moving data from one CPU to another is what costs, so it is small.
 #[derive(Debug, Default)]
 pub(super) struct Piece {
     text: Vec<u8>,
@@ -48,11 +48,11 @@ const CALL: u32 = 2;
 struct FoundWait {
     tim: u32,
     ela: u32,
-    /// Object, or where the parameters are that were not read: begin, and length shifted left by 16.
+    /// Object, or where unread parameters are: start, and length shifted left by 16.
     object: u32,
     file: u16,
     blocks: u16,
-    /// Whoever recognises has numbers of events of his own.
+    /// The recogniser's own number of the event.
     event: u16,
     cursor: u8,
     is_placed: bool,
@@ -161,7 +161,7 @@ impl Piece {
         }))
     }
 
-    /// The number of a cursor in this piece; none when there are too many.
+    /// The number of a cursor in this piece; none if there are too many.
     #[inline]
     fn cursor(&mut self, cursor: u64) -> Option<u8> {
         let known = self.cursors.iter().rposition(|known| *known == cursor);
@@ -176,17 +176,17 @@ impl Piece {
         u8::try_from(number).ok()
     }
 
-    /// A moment as it is kept.
+    /// A moment as it is stored.
     #[inline]
     fn tim(&mut self, tim: u64) -> Option<u32> {
         if self.waits.is_empty() && self.calls.is_empty() {
-            // Lines may stand out of order.
+            // Lines may be out of order.
             self.tim = tim.saturating_sub(1 << 20);
         }
         u32::try_from(tim.checked_sub(self.tim)?).ok()
     }
 
-    /// Keeps a wait; none when it is not as small as usual.
+    /// Keeps a wait; none if its numbers are larger than usual.
     #[inline]
     fn keep_wait(&mut self, wait: &WaitLine<'_>, event: EventId, line: &[u8]) -> Option<()> {
         let event = u16::try_from(event.number())
@@ -225,7 +225,7 @@ impl Piece {
         Some(())
     }
 
-    /// Keeps a call; none when it is not as small as usual.
+    /// Keeps a call; none if its numbers are larger than usual.
     #[inline]
     fn keep_call(&mut self, call: &CallLine<'static>) -> Option<()> {
         let small = |n: u64| u32::try_from(n).ok();
@@ -265,7 +265,7 @@ impl Recogniser {
         Recogniser::of_pieces(BYTES)
     }
 
-    /// `bytes`: text of a piece, about.
+    /// `bytes`: approximate size of the text of a piece.
     pub(super) fn of_pieces(bytes: usize) -> Recogniser {
         Recogniser {
             usual: Usual::default(),
@@ -275,13 +275,13 @@ impl Recogniser {
         }
     }
 
-    /// True when the piece is large enough to be handed on.
+    /// True if the piece is large enough to be handed on.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.piece.text.len() >= self.bytes || self.piece.lines.len() >= LINES
     }
 
-    /// Takes the piece; the memory of another one is used again.
+    /// Takes the piece; the memory of `used` is reused.
     pub(super) fn take(&mut self, mut used: Piece) -> Piece {
         used.clear();
         std::mem::replace(&mut self.piece, used)

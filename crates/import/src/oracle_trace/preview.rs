@@ -38,19 +38,19 @@ impl Unit {
     }
 }
 
-/// A `tim` in this range counts from the Unix epoch (2000 to 2100), as on many Linux hosts; every other one from
-/// the start of the host. Microseconds.
+/// A `tim` in this range counts from the Unix epoch (2000 to 2100), as on many Linux hosts; any other one from the start of the host.
+/// Microseconds.
 pub(super) const EPOCH_TIM_US: std::ops::Range<u64> = 946_684_800_000_000..4_102_444_800_000_000;
 
-/// How far `tim` and time of day of the same moment may be apart, microseconds: time zones, and what passes between the lines.
-/// Units of 1.024 µs make ten months of the decades since 1970.
+/// How far `tim` and the time of day of the same moment may be apart, microseconds: time zones, and the time between the lines. Units of
+/// 1.024 µs add up to ten months in the decades since 1970.
 const SAME_TIME_US: u64 = 10 * 86_400 * 1_000_000;
 
-/// Read off the first lines.
+/// Read from the first lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Preview {
     pub unit: Unit,
-    /// Time of day minus `tim`, microseconds; none when there is no time of day in the first lines.
+    /// Time of day minus `tim`, microseconds; none if there is no time of day in the first lines.
     pub offset_us: Option<i64>,
 }
 
@@ -93,7 +93,7 @@ impl Preview {
         let unit = match release {
             Some(..=8) => Unit::Centiseconds,
             Some(10..) => Unit::Microseconds,
-            // 9i changed to microseconds; its first releases had not yet. A clock in centiseconds has 32 bits.
+            // 9i changed to microseconds, but not in its first releases. A clock in centiseconds has 32 bits.
             Some(9) | None if !is_modern && first_tim.is_some_and(|tim| tim <= u32::MAX.into()) => {
                 Unit::Centiseconds
             }

@@ -1,4 +1,4 @@
-//! Takes a trace line by line: what each one says goes to its session, its cursor and its statement.
+//! Reads a trace line by line: what each one says goes to its session, its cursor and its statement.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -47,12 +47,12 @@ struct Text {
     text: Vec<u8>,
 }
 
-/// Which lines are expected though they are no records.
+/// Lines that are expected although they are not records.
 #[derive(Debug)]
 enum Expected {
-    /// Nothing else.
+    /// No other ones.
     Records,
-    /// The header of a file; so many lines of it.
+    /// The header of a file, and how many lines of it were read.
     Header(u64),
     /// Values of bind variables.
     Binds(Binds),
@@ -79,15 +79,15 @@ pub(super) struct Reader<'a> {
     /// Names of the files that have begun: parts of a trace name each other.
     parts: BTreeSet<String>,
     wall_us: Option<i64>,
-    /// The session that told of the last moment.
+    /// The session with the last moment.
     told_last: Option<usize>,
-    /// Waits say when they ended, as since 10g: one that does not is cut.
+    /// Waits say when they ended, as since 10g: one that does not is truncated.
     waits_have_tim: bool,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(path: &Path, preview: Preview, into: &'a mut Import) -> Reader<'a> {
-        // A merged trace, or one that was cut, may have no header that says so.
+        // A merged trace, or a truncated one, may have no header that says so.
         into.database(PRODUCT, "");
         Reader {
             into,
@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
         self.unusual_line(line);
     }
 
-    /// Adds lines that were recognised. `events`: by the numbers of whoever did, the events that were met.
+    /// Adds recognised lines. `events`: the events met, by the recogniser's numbers.
     pub(super) fn piece(&mut self, piece: &Piece, events: &mut Vec<Option<EventId>>) {
         piece.each(|line, recognised| {
             if self.is_taken(line) {
@@ -164,7 +164,7 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// Takes a line of the text of a statement, or of values of bind variables, whatever it looks like. False when it is none.
+    /// Reads a line of the text of a statement, or of values of bind variables, whatever it looks like. False if it is neither.
     #[inline]
     fn is_taken(&mut self, line: Line<'_>) -> bool {
         self.trace.ends_in_line = !line.ended;
@@ -172,7 +172,7 @@ impl<'a> Reader<'a> {
             return true;
         }
         if let Expected::Binds(binds) = &mut self.expected {
-            // The time of day, when the one before was long ago.
+            // The time of day, which is printed if the previous one was long ago.
             if line.bytes.starts_with(b"*** ")
                 && !binds.is_in_value()
                 && let Some(Record::Mark(mark @ Mark::Other)) = parse(line.bytes)
@@ -206,8 +206,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// In a tar archive the first line of a file stands behind the name of the file and many NULs, and NULs are behind the last
-    /// line. So is what is written to a file that was emptied meanwhile.
+    /// In a tar archive, the first line of a file comes after the name of the file and many NULs, and NULs follow the last line. NULs also
+    /// precede what is written to a file that was emptied in the meantime.
     fn behind_nuls(&mut self, line: Line<'_>) {
         match memchr::memrchr(0, line.bytes) {
             None => self.other_line(line),
@@ -241,7 +241,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Adds a record; returns what stands behind it on its line.
+    /// Adds a record; returns what follows it on its line.
     fn record<'l>(&mut self, record: &Record<'l>, line: Line<'_>) -> Option<&'l [u8]> {
         match record {
             // A blank line ends nothing.
@@ -288,7 +288,7 @@ impl<'a> Reader<'a> {
                 }
             }
             &Record::Error { cursor, code, tim } => {
-                // Older releases count the time of errors in other units than all other times: it looks like a cut one.
+                // Older releases use other units for the time of errors: it looks truncated.
                 if line.ended || self.is_whole(tim, line) {
                     let clock = self.session().clock;
                     self.told(tim.filter(|tim| !clock.is_before(*tim)), line);
@@ -301,8 +301,8 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// True when a record is there to its end. The last number of a line is its `tim`: where a line was cut in it, it has
-    /// fewer digits than the one before. What is cut is counted as such, and nothing else is made of it.
+    /// True if a record is complete. The last number of a line is its `tim`: if the line was truncated there, it has fewer digits than the
+    /// previous one. Truncated lines are counted as such, and not used otherwise.
     #[inline(always)]
     fn is_whole(&mut self, tim: Option<u64>, line: Line<'_>) -> bool {
         let clock = &self.session().clock;
@@ -324,7 +324,7 @@ impl<'a> Reader<'a> {
         self.trace.cut_lines += 1;
     }
 
-    /// `event`: the one that was expected, when it came.
+    /// `event`: the expected one, if it came.
     fn wait<'l>(&mut self, wait: &WaitLine<'l>, event: Option<EventId>, line: Line<'_>) -> Option<&'l [u8]> {
         let unit = self.preview.unit;
         let ela = unit.us(wait.ela);
@@ -333,7 +333,7 @@ impl<'a> Reader<'a> {
             self.cut(line);
             return None;
         }
-        // What stands before the parameters is whole when one of them is there.
+        // What comes before the parameters is complete if there is one of them.
         if wait.tim.is_some() && !self.is_whole(wait.tim, line) {
             return None;
         }
@@ -391,7 +391,7 @@ impl<'a> Reader<'a> {
         Some(of.rest)
     }
 
-    /// A line that is neither a wait nor a call says `tim`.
+    /// A line that is neither a wait nor a call has a `tim`.
     fn told(&mut self, tim: Option<u64>, line: Line<'_>) {
         if let Some(tim) = usable(tim, self.preview.unit) {
             let moment = self.tick(tim, 0);
@@ -399,7 +399,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A line says `tim`; the moment that it is, microseconds.
+    /// A line has a `tim`; returns its moment, microseconds.
     #[inline(always)]
     fn tick(&mut self, tim: u64, us: u64) -> u64 {
         let index = self.current_index();
@@ -448,7 +448,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// True when the part of this name has begun, here or in a file that is read together with this one.
+    /// True if the part of this name has begun, here or in a file that is read together with this one.
     fn has_read(&self, path: &[u8]) -> bool {
         let name = part_name(&String::from_utf8_lossy(path)).to_string();
         self.parts.contains(&name)
@@ -466,14 +466,14 @@ impl<'a> Reader<'a> {
         session.now_does(|doing| *field(doing) = text, &mut out);
     }
 
-    /// A line that is no record: the header, values of bind variables, or text that is not understood.
+    /// A line that is not a record: the header, values of bind variables, or text that is not understood.
     fn other_line(&mut self, line: Line<'_>) {
         match &mut self.expected {
             Expected::Header(lines) if *lines < HEADER_LINES && is_header(line.bytes) => {
                 *lines += 1;
                 self.header(line.bytes);
             }
-            // The first line of a file without a name, behind another file.
+            // The first line of a file without a name, after another file.
             _ if line.bytes.starts_with(b"Oracle")
                 && memchr::memmem::find(line.bytes, b" Release ").is_some() =>
             {
@@ -607,7 +607,7 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// Takes a line of SQL text. False when the text has ended without saying so, and the line is something else.
+    /// Reads a line of SQL text. False if the text has ended without an end mark, and the line is something else.
     fn text_line(&mut self, line: &[u8]) -> bool {
         let Some(text) = &mut self.text else { return false };
         if text.cursor.is_some() && line.starts_with(b"END OF STMT") {
@@ -728,7 +728,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A `tim` as it stands in the file; none when it is no time.
+/// A `tim` as in the file; none if it is not a time.
 fn usable(tim: Option<u64>, unit: Unit) -> Option<u64> {
     tim.filter(|tim| unit.us(*tim) <= 10 * MAX_US)
 }

@@ -1,4 +1,4 @@
-//! One line of a trace to one record. No allocation: names and texts are borrowed from the line.
+//! Parses one line of a trace into one record. No allocation: names and texts are borrowed from the line.
 
 use super::number::{unsigned, unsigned_prefix, unsigned_suffix};
 
@@ -13,7 +13,7 @@ pub(super) enum Record<'a> {
     Parsing(ParsingLine<'a>),
     /// `END OF STMT`
     EndOfStatement,
-    /// `PARSE ERROR #N:len=…`: SQL text follows, without an end.
+    /// `PARSE ERROR #N:len=…`: SQL text follows, without an end mark.
     ParseError(ParsingLine<'a>),
     /// `BINDS #N:`: values follow, which may be of any shape.
     Binds(u64),
@@ -34,7 +34,7 @@ pub(super) enum Record<'a> {
         code: u64,
         tim: Option<u64>,
     },
-    /// Known, and nothing in it that is needed: rulers, blank lines.
+    /// Known but not needed: rulers, blank lines.
     Passed,
     /// First line of the header that every trace file starts with.
     Header,
@@ -48,11 +48,11 @@ pub(super) struct WaitLine<'a> {
     pub ela: u64,
     /// When it ended; older releases do not say.
     pub tim: Option<u64>,
-    /// What stands behind `tim`: another record, when two writers shared the line.
+    /// What follows `tim`: another record, if two writers shared the line.
     pub rest: &'a [u8],
-    /// What stands between `ela` and `tim`: its parameters.
+    /// What is between `ela` and `tim`: its parameters.
     pub parameters: &'a [u8],
-    /// What they say, where it was read already.
+    /// What they say, if it was read already.
     pub at: Option<Where>,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct CallLine<'a> {
     pub mis: u64,
     /// Rows.
     pub r: u64,
-    /// Hash of the plan; 0 = none, or not told.
+    /// Hash of the plan; 0 = none, or not given.
     pub plh: u64,
     pub dep: Option<u32>,
     pub tim: Option<u64>,
@@ -92,7 +92,7 @@ pub(super) enum CallKind {
     Close,
     /// `UNMAP`, `SORT UNMAP`.
     Other,
-    /// `LOBREAD` and its like: they say neither cursor nor depth.
+    /// `LOBREAD` and the like: they have neither cursor nor depth.
     Lob,
 }
 
@@ -129,7 +129,7 @@ pub(super) struct ParsingLine<'a> {
     pub user: Option<u32>,
     /// Kind of command (`oct`).
     pub command: Option<u32>,
-    /// `hv`, its name before 10g.
+    /// `hv`, which identified it before 10g.
     pub hash_value: u64,
     /// Why it could not be parsed (`err`).
     pub error: u64,
@@ -150,15 +150,15 @@ pub(super) enum Mark<'a> {
     ModuleAndAction(&'a [u8], &'a [u8]),
     /// The file is not complete.
     SizeLimited,
-    /// `TRACE CONTINUED FROM FILE …`: what is before stands in another file.
+    /// `TRACE CONTINUED FROM FILE …`: what came before is in another file.
     ContinuedFrom(&'a [u8]),
-    /// `TRACE CONTINUES IN FILE …`: what follows stands in another file.
+    /// `TRACE CONTINUES IN FILE …`: what follows is in another file.
     ContinuesIn(&'a [u8]),
     /// A time of day, or anything else.
     Other,
 }
 
-/// What the line says; none when it is not understood.
+/// What the line says; none if it is not understood.
 pub(super) fn parse(line: &[u8]) -> Option<Record<'_>> {
     const PASSED: Record<'_> = Record::Passed;
     let Some(&first) = line.first() else {
@@ -210,7 +210,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Record<'_>> {
     }
 }
 
-/// Everything behind `WAIT #`.
+/// Everything after `WAIT #`.
 fn wait(line: &[u8]) -> Option<Record<'_>> {
     let (cursor, rest) = unsigned_prefix(line)?;
     let rest = rest.strip_prefix(b": nam=")?;
@@ -224,7 +224,7 @@ fn wait(line: &[u8]) -> Option<Record<'_>> {
         return None;
     }
     if rest.is_empty() {
-        // The number may be cut.
+        // The number may be truncated.
         return None;
     }
     let (tim, parameters, rest) = match find_tim(rest) {
@@ -242,15 +242,15 @@ fn wait(line: &[u8]) -> Option<Record<'_>> {
     }))
 }
 
-/// What stands before the `tim=N` that the line ends with, and its number.
+/// What comes before the `tim=N` that the line ends with, and its number.
 fn last_tim(line: &[u8]) -> Option<(&[u8], u64)> {
     let (before, tim) = unsigned_suffix(line)?;
     Some((before.strip_suffix(b"tim=")?, tim))
 }
 
-/// The first `tim=N`, what stands before it and what follows its number.
+/// The first `tim=N`, what comes before it and what follows its number.
 fn find_tim(line: &[u8]) -> Option<(u64, &[u8], &[u8])> {
-    // As a rule it is the last of the line. A second record on it would begin with a capital letter.
+    // Usually it is the last on the line. A second record on it would begin with a capital letter.
     if let Some((before, tim)) = last_tim(line)
         && !has_capital_letter(before)
     {
@@ -265,11 +265,11 @@ fn find_tim(line: &[u8]) -> Option<(u64, &[u8], &[u8])> {
     None
 }
 
-/// True when there is a capital letter in it.
+/// True if there is a capital letter in it.
 #[inline]
 pub(super) fn has_capital_letter(text: &[u8]) -> bool {
     const MANY: usize = 16;
-    // Without a way out of the loop it is done for many bytes at a time.
+    // Without an early exit, the loop handles many bytes at a time.
     let is_in = |bytes: &[u8]| {
         bytes
             .iter()
@@ -283,7 +283,7 @@ pub(super) fn has_capital_letter(text: &[u8]) -> bool {
     chunks.iter().fold(in_rest, |found, chunk| found | is_in(chunk))
 }
 
-/// What the parameters of a wait say of where it was.
+/// What the parameters of a wait say about where it was.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Where {
     /// File: the first parameter.
@@ -295,7 +295,7 @@ pub(super) struct Where {
 }
 
 impl WaitLine<'_> {
-    /// `place`: the name that the number of blocks has in releases without names for parameters; `p1_is_file`: so does the file.
+    /// `place`: the name of the number of blocks in releases without names for parameters; `p1_is_file`: there, the first one is the file.
     pub(super) fn place(&self, place: Option<&[u8]>, p1_is_file: bool) -> Where {
         self.at.unwrap_or_else(|| Where {
             file: file(self.parameters, p1_is_file),
@@ -360,7 +360,7 @@ fn stat(line: &[u8]) -> Option<StatLine<'_>> {
     Some(step)
 }
 
-/// Everything behind `EXEC #` and the like.
+/// Everything after `EXEC #` and the like.
 fn call(kind: CallKind, line: &[u8]) -> Option<Record<'_>> {
     let (cursor, rest) = unsigned_prefix(line)?;
     call_fields(kind, cursor, rest.strip_prefix(b":")?)
@@ -374,7 +374,7 @@ fn lob(line: &[u8]) -> Option<Record<'_>> {
         return None;
     }
     let rest = rest[name..].trim_ascii_start();
-    // Some releases say a cursor number: it is always 0.
+    // Some releases print a cursor number: it is always 0.
     let rest = match rest.strip_prefix(b"#") {
         Some(rest) => unsigned_prefix(rest)?.1,
         None => rest,
@@ -401,7 +401,7 @@ fn call_fields(kind: CallKind, cursor: u64, mut line: &[u8]) -> Option<Record<'_
     };
     while let Some((field, value)) = next_field(line) {
         let number = unsigned_prefix(value);
-        // Nothing stands behind the number of a cut line: it may be cut too.
+        // Nothing follows the last number of a truncated line, which may be truncated too.
         let whole = number.filter(|(_, rest)| rest.first() == Some(&b','));
         let count = whole.map(|(value, _)| value);
         match field {
@@ -448,7 +448,7 @@ enum Field {
     Other,
 }
 
-/// The next field of a call, and everything behind its `=`.
+/// The next field of a call, and everything after its `=`.
 #[inline]
 fn next_field(mut line: &[u8]) -> Option<(Field, &[u8])> {
     loop {
@@ -568,7 +568,7 @@ fn object(parameters: &[u8]) -> Option<i64> {
     }
 }
 
-/// File that a wait was about: the first of its parameters, by its name or, where releases have no names for them, as `p1`.
+/// File that a wait was about: the first of its parameters, by its name or, in releases without names for them, as `p1`.
 fn file(parameters: &[u8], p1_is_file: bool) -> Option<u64> {
     let parameters = parameters.trim_ascii_start();
     let (name, value) = parameters.split_at(memchr::memchr(b'=', parameters)?);
@@ -578,7 +578,7 @@ fn file(parameters: &[u8], p1_is_file: bool) -> Option<u64> {
         .map(|(file, _)| file)
 }
 
-/// True when the parameters of a wait that does not say when it ended are there to the last one: otherwise its line is cut.
+/// True if a wait that does not say when it ended has all its parameters: otherwise its line is truncated.
 pub(super) fn are_whole(parameters: &[u8]) -> bool {
     memchr::memmem::find(parameters, b" p3=").is_some()
 }
@@ -618,7 +618,7 @@ fn mark(text: &[u8]) -> Mark<'_> {
         ),
         (b"TRACE CONTINUES IN FILE ", Mark::ContinuesIn),
     ] {
-        // A time of day may stand before it.
+        // A time of day may come before it.
         if let Some(at) = memchr::memmem::find(text, name) {
             let path = &text[at + name.len()..];
             let path = path.trim_ascii_end().strip_suffix(b"***").unwrap_or(path);

@@ -1,4 +1,4 @@
-//! Adds up what happened in a session and makes rows of it: second by second, or, where nobody asks for single seconds, once.
+//! Adds up what happened in a session and turns it into rows: second by second or, if single seconds are not needed, once.
 
 use std::fmt::Display;
 
@@ -16,26 +16,26 @@ use crate::Import;
 
 const SECOND_US: i64 = 1_000_000;
 
-/// Cells that are kept before rows are made of them, whatever the time: bounds the memory of a damaged trace.
+/// Most cells kept before they become rows, whatever the time: bounds the memory of a damaged trace.
 const MAX_CELLS: usize = 16_384;
 
-/// How many things are added before it is looked at again whether there are so many cells: each adds a few.
+/// How many additions pass until the number of cells is checked again: each adds a few.
 const LOOKED_AT_EVERY: u32 = 256;
 
 /// Calls in which a step of a coarse CPU clock may find room: as many as a step of 10 ms can hold.
 const MAX_ROOMY: usize = 256;
 
-/// What is added up of one session.
+/// Sums of one session.
 #[derive(Debug, Default)]
 pub(super) struct Seconds {
     second_us: Option<i64>,
-    /// What was added since it was looked at whether there are too many cells.
+    /// Additions since the number of cells was checked.
     added: u32,
     /// By event and statement.
     waits: Dense<(EventId, u64), Sum>,
     /// By statement.
     own: Dense<u64, Own>,
-    /// What is added up over seconds; none when each of them gets rows of its own.
+    /// What is added up over seconds; none if each of them gets rows of its own.
     summed: Option<Summed>,
     open: Counters,
     latencies: Latencies,
@@ -47,7 +47,7 @@ pub(super) struct Seconds {
     files: Dense<(u64, EventId), PlaceSums>,
 }
 
-/// Activity of seconds that nobody asks for one by one. The first one has rows of its own: a session shows when it begins.
+/// Activity summed over seconds. The first one has rows of its own: they show when a session begins.
 #[derive(Debug, Default)]
 struct Summed {
     first_us: Option<i64>,
@@ -88,7 +88,7 @@ struct Sum {
 }
 
 impl Sum {
-    /// Takes one that was added; false when it is not there.
+    /// Removes one that was added; false if it is not there.
     fn take(&mut self, us: u64) -> bool {
         let is_there = self.count > 0 && self.us >= us;
         if is_there {
@@ -109,7 +109,7 @@ impl Sum {
     }
 }
 
-/// What of calls of a statement is no wait.
+/// The part of a statement's calls that is not waits.
 #[derive(Debug, Default)]
 struct Own {
     cpu: Sum,
@@ -140,7 +140,7 @@ struct BlocksMoved {
 }
 
 impl Seconds {
-    /// `summed`: nobody asks for single seconds.
+    /// `summed`: single seconds are not needed.
     pub(super) fn new(summed: bool) -> Seconds {
         Seconds {
             summed: summed.then(Summed::default),
@@ -148,12 +148,12 @@ impl Seconds {
         }
     }
 
-    /// True when nothing has been added since rows were made.
+    /// True if nothing has been added since rows were made.
     pub(super) fn is_empty(&self) -> bool {
         self.second_us.is_none()
     }
 
-    /// True when rows have to be made before anything can be added in the second of this moment, microseconds since the
+    /// True if rows have to be made before anything can be added in the second of this moment, microseconds since the
     /// Unix epoch.
     #[inline]
     pub(super) fn is_over(&mut self, time_us: i64) -> bool {
@@ -184,7 +184,7 @@ impl Seconds {
         self.waits.get_near((event, statement), place).add(us);
     }
 
-    /// A wait that ended in this second turns out to be this statement's. False when it is not here, or not any more.
+    /// A wait that ended in this second turns out to be this statement's. False if it is not here, or not any more.
     pub(super) fn move_wait(&mut self, wait: &CountedAs, to: u64) -> bool {
         let (from, moved) = ((wait.event, wait.by.0), (wait.event, to));
         let cells = std::iter::once(&mut self.waits);
@@ -204,13 +204,13 @@ impl Seconds {
         is_here
     }
 
-    /// The same of the sums of the statement that it was counted for, which do not have it any more.
+    /// Removes it from the sums of the statement that it was counted for; false if it is not there.
     pub(super) fn take_from_statement(&mut self, wait: &CountedAs) -> bool {
         let sums = self.statements.find(wait.by);
         sums.is_some_and(|sums| sums.take_wait(wait.us))
     }
 
-    /// True of the second in which this moment lies, and of all of them where nobody asks for single ones.
+    /// True if this moment is in the open second, or if seconds are summed.
     pub(super) fn has(&self, time_us: i64) -> bool {
         self.summed.is_some() || self.second_us == Some(second_of(time_us))
     }
@@ -237,7 +237,7 @@ impl Seconds {
         }
     }
 
-    /// Makes CPU of what was unaccounted in the last calls, the last one first, up to so much. Returns how much it was.
+    /// Turns unaccounted time of the last calls into CPU, the last one first, up to `wanted_us`. Returns how much.
     pub(super) fn earlier_cpu(&mut self, wanted_us: u64) -> u64 {
         let mut left = wanted_us;
         while left > 0
@@ -288,7 +288,7 @@ impl Seconds {
         *moved = moved.saturating_add(blocks);
     }
 
-    /// What calls and waits of a statement with one of its plans sum up to.
+    /// Sums of calls and waits of a statement with one of its plans.
     #[inline]
     pub(super) fn statement(&mut self, key: PlanKey, place: &mut usize) -> &mut StatementSums {
         self.statements.get_near(key, place)
@@ -306,7 +306,7 @@ impl Seconds {
         &mut self.open
     }
 
-    /// How much is added up.
+    /// Number of cells.
     pub(super) fn cells(&self) -> usize {
         self.waits.len()
             + self.own.len()
@@ -331,8 +331,8 @@ impl Seconds {
             || self.latencies.is_full()
     }
 
-    /// Makes rows of the open second; where seconds are added up, of what they add up to when that is asked for or too much.
-    /// `is_settled`: none of it can turn out to be another statement's.
+    /// Turns the open second into rows; if seconds are summed, their sums, if `all` is set or there are too many. `is_settled`: none of it
+    /// can turn out to be another statement's.
     pub(super) fn close(
         &mut self,
         session: SessionId,
@@ -420,7 +420,7 @@ impl Seconds {
         }
     }
 
-    /// I/O always stands in its second: it is shown second by second.
+    /// I/O always stays in its second: it is shown second by second.
     fn close_io(&mut self, second_us: i64, session: SessionId, into: &mut Import) {
         let io = std::mem::take(&mut self.open.io);
         let counters = [
@@ -498,7 +498,7 @@ impl Seconds {
     }
 }
 
-/// Takes what was added up of a second by event and statement: CPU, what is unaccounted, waits.
+/// Takes the sums of a second by event and statement: CPU, unaccounted, waits.
 fn cells(
     own: &mut Dense<u64, Own>,
     waits: &mut Dense<(EventId, u64), Sum>,
@@ -510,7 +510,7 @@ fn cells(
             (own.unaccounted.us > 0).then_some(((Events::UNACCOUNTED, statement), own.unaccounted));
         [cpu, unaccounted].into_iter().flatten()
     });
-    // It may have turned out that they are another statement's.
+    // They may have turned out to be another statement's.
     own.chain(waits.drain().filter(|(_, sum)| sum.count > 0))
 }
 

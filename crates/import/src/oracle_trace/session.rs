@@ -19,16 +19,16 @@ use super::views::{IntervalView, signed};
 use crate::Import;
 use crate::samples::Table;
 
-/// How far the begin of a call may be off beside what lies in it, microseconds: `e` and `tim` are read one after the other.
+/// How far the start of a call may be off from what is in it, microseconds: `e` and `tim` are read one after the other.
 const SLACK_US: u64 = 10;
 
-/// Changes of what the application does that are told apart while waits of before may still turn out to lie in a call.
+/// Most changes of what the application does that are kept apart while earlier waits may still turn out to be in a call.
 const MAX_DOINGS: usize = 1 << 16;
 
-/// Seconds that are over, and of which rows are made once the call that is open has ended.
+/// Most seconds that are over but wait for the open call to end before they become rows.
 const MAX_CLOSING: usize = 64;
 
-/// What is added up of all of them: bounds the memory of a trace with ever new statements.
+/// Most cells in all of them: bounds the memory of a trace with ever new statements.
 const MAX_CLOSING_CELLS: usize = 4_096;
 
 /// A wait, in microseconds.
@@ -55,7 +55,7 @@ pub(super) struct Call<'a> {
 /// A call that had begun before the first line of its session.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct BegunBefore {
-    /// So long before, microseconds.
+    /// How long before, microseconds.
     pub us: u64,
     pub line: u64,
 }
@@ -91,12 +91,12 @@ pub(super) struct Output<'a> {
 #[derive(Debug)]
 pub(super) struct TracedSession {
     pub(super) pid: u32,
-    /// `sid.serial`; empty when the trace does not say.
+    /// `sid.serial`; empty if the trace does not say.
     pub(super) sid: String,
     instance: String,
     image: String,
     doing: Doing,
-    /// Who the session was before the application said what it does now, by the number that waits have of it.
+    /// Identities of the session before the application said what it does now, see [`KeptWait::doing`].
     before: Vec<SessionId>,
     seconds: Seconds,
     /// Seconds that are over, but may have waits of a call that has not ended.
@@ -106,7 +106,7 @@ pub(super) struct TracedSession {
     begin_us: Option<i64>,
     /// When what was read last ended, microseconds since the Unix epoch; none before there was anything.
     end_us: Option<i64>,
-    /// The last moment in which something ended: lines can stand out of order.
+    /// The latest moment in which something ended: lines can be out of order.
     latest_us: Option<i64>,
     /// When the first line began, by the clock of the trace.
     first: Option<u64>,
@@ -133,7 +133,7 @@ pub(super) struct TracedSession {
 
 impl TracedSession {
     /// `instance` and `image`: what the header of the file said last.
-    /// `summed`: nobody asks for single seconds.
+    /// `summed`: single seconds are not needed.
     pub(super) fn new(
         pid: u32,
         sid: String,
@@ -172,8 +172,8 @@ impl TracedSession {
         }
     }
 
-    /// A line has a `tim`. Returns the moment that it is, in microseconds. `us`: of a wait, how long it was. `wall_us` is the
-    /// time of day that the file said last.
+    /// A line has a `tim`. Returns its moment, in microseconds. `us`: of a wait, how long it was. `wall_us` is the time of day that the
+    /// file said last.
     #[inline]
     pub(super) fn tick(&mut self, tim: u64, us: u64, preview: &Preview, wall_us: Option<i64>) -> u64 {
         let moment = self.clock.moment_us(tim, us);
@@ -193,7 +193,7 @@ impl TracedSession {
         moment
     }
 
-    /// A line that is neither a wait nor a call says that the session was at work.
+    /// A line that is neither a wait nor a call shows that the session was at work.
     pub(super) fn told(&mut self, tim: u64, line: u64) {
         self.gaps.told(tim, 0, line);
     }
@@ -230,7 +230,7 @@ impl TracedSession {
         }
     }
 
-    /// The last moment in which something ended, microseconds since the Unix epoch; none before there was one.
+    /// The latest moment in which something ended, microseconds since the Unix epoch; none before there was one.
     pub(super) fn latest_us(&self) -> Option<i64> {
         self.latest_us
     }
@@ -248,8 +248,8 @@ impl TracedSession {
         if doing == self.doing {
             return;
         }
-        // What is told behind it belongs to what the application does now, calls as well as waits: nothing waits any more
-        // for the plan that its cursor will run.
+        // What follows belongs to what the application does now, calls as well as waits: nothing is left pending for the plan that its
+        // cursor will run.
         for cursor in self.cursors.values_mut() {
             self.seconds.settled(cursor.settle());
         }
@@ -297,7 +297,7 @@ impl TracedSession {
             None => self.now = self.now.map(|now| now.saturating_add(wait.ela)),
         }
         self.interval.wait_us = self.interval.wait_us.saturating_add(signed(wait.ela));
-        // Of no cursor: it is given to the one before until a call says better.
+        // It has no cursor: it is attributed to the previous one until a call says better.
         let assumed_cursor = (wait.cursor == 0 && self.cursor != 0).then_some(self.cursor);
         if wait.cursor != 0 {
             self.cursor = wait.cursor;
@@ -422,7 +422,7 @@ impl TracedSession {
             }
         }
         self.interval.cpu_us = self.interval.cpu_us.saturating_add(share.added.cpu_but_close);
-        // As long as it is known what the application did when the waits in it ended.
+        // While it is still known what the application did when the waits in it ended.
         self.settle(&ended, &share, out);
         if ended.dep == Some(0) {
             self.gaps.call(tim, call.e, call.line);
@@ -445,14 +445,14 @@ impl TracedSession {
         }
     }
 
-    /// A call of depth 0 ended: whatever lies in no call now never will.
+    /// A call of depth 0 ended: whatever is in no call now never will be.
     fn leave(&mut self) {
         let recursive = self.open.leave(|wait| assume(&mut self.cursors, wait));
         self.without_outer.add(recursive);
         self.before.clear();
     }
 
-    /// Adds a call to the sums of its statement. A parse that says no plan belongs to the one that the cursor runs next.
+    /// Adds a call to the sums of its statement. A parse without a plan belongs to the one that the cursor runs next.
     fn statement_call(&mut self, call: &Call<'_>, share: &Share, out: &mut Output<'_>) {
         let of = call.of;
         let cursor = self.cursors.get(of.cursor);
@@ -471,7 +471,7 @@ impl TracedSession {
         self.cursors.get(of.cursor).places.statement = place;
     }
 
-    /// Makes time of the share of a call.
+    /// Turns the share of a call into time.
     fn settle(&mut self, call: &Ended, share: &Share, out: &mut Output<'_>) {
         self.second(call.e, out);
         let seconds = &mut self.seconds;
@@ -530,13 +530,13 @@ impl TracedSession {
         } += 1;
     }
 
-    /// Sums of all seconds of which there are no rows yet.
+    /// Number of cells of all seconds that have no rows yet.
     fn cells(&self) -> usize {
         let closing = self.closing.iter().map(Seconds::cells);
         closing.sum::<usize>() + self.seconds.cells()
     }
 
-    /// Makes rows of what is open.
+    /// Turns what is open into rows.
     fn close(&mut self, out: &mut Output<'_>, all: bool) {
         if self.seconds.is_empty() && self.closing.is_empty() {
             return;
@@ -617,15 +617,15 @@ impl TracedSession {
         in_flight
     }
 
-    /// The longest stretches of which no line tells.
+    /// The longest periods that no line covers.
     pub(super) fn longest_gaps(&mut self) -> Vec<TraceGap> {
         self.gaps.finish(&self.sid, self.offset_us.unwrap_or(0))
     }
 
-    /// The call that had not ended when the trace did: waits, or recursive calls, of which no call is around.
+    /// The call that had not ended when the trace did: waits, or recursive calls, that no call encloses.
     fn in_flight(&mut self) -> Option<CallInFlight> {
         let waits = self.open.waits();
-        // The wait for the client's next message tells that there was no call.
+        // The wait for the client's next message shows that there was no call.
         let from = waits
             .iter()
             .rposition(|wait| wait.from_client)
@@ -656,7 +656,7 @@ impl TracedSession {
     }
 }
 
-/// A wait that lies in no call of the cursor it was given to because it was the one before: the wait is of cursor #0.
+/// A wait that is in no call of the cursor it was attributed to, the previous one: the wait is of cursor #0.
 fn assume(cursors: &mut Cursors, wait: &KeptWait) {
     if let Some(number) = wait.assumed_cursor.filter(|_| wait.us > 0) {
         let pending = &mut cursors.get(number).pending;

@@ -1,4 +1,4 @@
-//! What a trace says of statements: sums by plan, steps of plans, and who called whom.
+//! What a trace says about statements: sums by plan, steps of plans, and who called whom.
 
 use crate::samples::Table;
 use dbtime_model::counter::{ORACLE, oracle};
@@ -17,19 +17,19 @@ use super::views::signed;
 /// Steps kept of the plans of one statement.
 const MAX_STEPS: usize = 4_096;
 
-/// Statements of a file that are kept one by one, whatever they are.
+/// Most statements of a file kept individually, whatever they are.
 pub(crate) const MAX_STATEMENTS: usize = 5_000;
 
-/// Statements of a file that differ in more than literals and are kept one by one.
+/// Most statements of a file kept individually if they differ in more than literals.
 pub(crate) const MAX_UNLIKE: usize = 20_000;
 
-/// Plans of a file of which steps are kept.
+/// Most plans of a file whose steps are kept.
 const MAX_PLANS: usize = 20_000;
 
-/// Bytes of texts that are kept of a file.
+/// Most bytes of texts kept of a file.
 pub(crate) const MAX_TEXTS: usize = 64 << 20;
 
-/// Statements of which it is remembered with which one they are counted; what is beyond counts again when it is parsed again.
+/// Most statements remembered with the one that they are counted with; others count again if they are parsed again.
 const MAX_REMEMBERED: usize = 1 << 20;
 
 /// A statement and one of its plans (0 = not known).
@@ -52,7 +52,7 @@ pub(super) struct StatementSums {
 }
 
 impl StatementSums {
-    /// Adds a PARSE, EXEC or FETCH call, and what of it is its own, in microseconds.
+    /// Adds a PARSE, EXEC or FETCH call, and its own share, in microseconds.
     pub(super) fn call(&mut self, of: &CallLine<'_>, e: u64, c: u64, share: &Share) {
         let sums = match of.kind {
             CallKind::Parse => &mut self.parse,
@@ -75,7 +75,7 @@ impl StatementSums {
         self.assumed_wait_us = self.assumed_wait_us.saturating_add(pending.assumed_wait_us);
     }
 
-    /// Takes a wait that was added; false when it is not there.
+    /// Removes a wait that was added; false if it is not there.
     pub(super) fn take_wait(&mut self, us: u64) -> bool {
         let is_there = self.wait_us >= us;
         if is_there {
@@ -122,7 +122,7 @@ impl StatementSums {
 }
 
 impl Pending {
-    /// Adds a PARSE call, and what of it is its own, in microseconds.
+    /// Adds a PARSE call, and its own share, in microseconds.
     pub(super) fn parse(&mut self, of: &CallLine<'_>, e: u64, c: u64, share: &Share) {
         self.is_touched = true;
         add(&mut self.parse, &sums_of(of, e, c));
@@ -142,7 +142,7 @@ fn add(sums: &mut CallSums, other: &CallSums) {
     }
 }
 
-/// What two statements that differ in literals only have in common.
+/// The same for two statements that differ only in literals.
 fn signature_hash(text: &str) -> u64 {
     xxh3_64(signature(text).as_bytes())
 }
@@ -175,7 +175,7 @@ impl Callers {
     }
 }
 
-/// What `PARSING IN CURSOR` says of a statement beside its text.
+/// What `PARSING IN CURSOR` says about a statement besides its text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Parsed {
     pub hash_value: u64,
@@ -192,20 +192,20 @@ pub(super) struct Statements {
     /// Bytes of the texts in `rows`.
     texts: usize,
     texts_left_out: u64,
-    /// Since there are too many: which statement was the first with this signature, by a hash of it.
+    /// Once there are too many: the first statement with a signature, by a hash of it.
     first_alike: Table<u64, u64>,
     /// Statements that are counted with another one.
     counted_as: Table<u64, u64>,
 }
 
 impl Statements {
-    /// The statement with which this one is counted: itself, as a rule.
+    /// The statement that this one is counted with: usually itself.
     pub(super) fn counted_as(&self, id: u64) -> u64 {
         self.counted_as.get(&id).copied().unwrap_or(id)
     }
 
-    /// Where a statement that was parsed belongs. Beyond [`MAX_STATEMENTS`] it is one that differs from it in literals only, if there
-    /// is one.
+    /// The statement that a parsed one is counted with. Beyond [`MAX_STATEMENTS`], it is one that differs only in literals, if there is
+    /// one.
     fn place(&mut self, id: u64, text: &[u8]) -> u64 {
         if let Some(of) = self.counted_as.get(&id) {
             return *of;
@@ -243,7 +243,7 @@ impl Statements {
         of
     }
 
-    /// Says which statements are not kept one by one.
+    /// Reports which statements are not kept individually.
     pub(super) fn tell(&self, trace: &mut SqlTrace) {
         let of = |row: &StatementRow| row.alike;
         let further = self.rows.get(&further_statements()).map_or(0, of);
@@ -252,7 +252,7 @@ impl Statements {
         trace.texts_left_out = self.texts_left_out;
     }
 
-    /// A statement was parsed; the first text that is told of it stays. Returns the statement with which it is counted.
+    /// A statement was parsed; its first text stays. Returns the statement that it is counted with.
     pub(super) fn text(&mut self, id: u64, sql_id: &[u8], text: &[u8], parsed: Parsed) -> u64 {
         let place = self.place(id, text);
         let is_itself = place == id;

@@ -1,8 +1,8 @@
 //! The lines that a trace of 10g or later mostly consists of, read fast.
 //!
-//! Neighbouring lines say much the same: numbers of cursors, and all but the last digits of `tim`, are compared with those of the
-//! line before, and only read when they differ. What is not in the usual form is left to [`super::record::parse`], and
-//! what is read here is what that would have read.
+//! Neighbouring lines are much alike: numbers of cursors, and all but the last digits of `tim`, are compared with those of the previous
+//! line, and only parsed if they differ. What is not in the usual form is left to [`super::record::parse`]; what is read here gives the
+//! same result.
 
 use super::number::{CHUNK, eight_digits_of, few_digits, unsigned_prefix, unsigned_suffix};
 use super::record::{CallKind, CallLine, WaitLine, Where, has_capital_letter};
@@ -10,7 +10,7 @@ use super::record::{CallKind, CallLine, WaitLine, Where, has_capital_letter};
 /// Bytes that are compared at once.
 const WIDE: usize = 16;
 
-/// What the lines before said.
+/// What the previous lines said.
 #[derive(Debug, Default)]
 pub(super) struct Usual {
     cursor: LastCursor,
@@ -18,7 +18,7 @@ pub(super) struct Usual {
 }
 
 impl Usual {
-    /// `WAIT #N: nam='…' ela= N … tim=N`, and true when it is the event whose name is expected.
+    /// `WAIT #N: nam='…' ela= N … tim=N`, and whether it is the event whose name is expected.
     #[inline]
     pub(super) fn wait<'a>(&mut self, line: &'a [u8], expected: &[u8]) -> Option<(WaitLine<'a>, bool)> {
         let (cursor, rest) = self.cursor.read(line.strip_prefix(b"WAIT #")?)?;
@@ -112,7 +112,7 @@ fn usual_where(parameters: &[u8]) -> Option<Where> {
     })
 }
 
-/// The number of a cursor and the colon behind it, as they stand in the line before.
+/// The number of a cursor and the colon after it, as on the previous line.
 #[derive(Debug, Default)]
 struct LastCursor {
     text: u128,
@@ -150,7 +150,7 @@ impl LastCursor {
     }
 }
 
-/// `tim=` and all but the last eight digits of the number behind it, as they end in the line before.
+/// `tim=` and all but the last eight digits of the number after it, as they end the previous line.
 #[derive(Debug, Default)]
 struct LastTim {
     text: u128,
@@ -162,7 +162,7 @@ struct LastTim {
 }
 
 impl LastTim {
-    /// What stands before the `tim=N` that the line ends with, and its number.
+    /// What comes before the `tim=N` that the line ends with, and its number.
     #[inline]
     fn read<'a>(&mut self, line: &'a [u8]) -> Option<(&'a [u8], u64)> {
         if let Some((head, last)) = line.split_last_chunk::<CHUNK>()
@@ -202,7 +202,7 @@ mod tests {
     use super::super::record::{Record, parse};
     use super::*;
 
-    /// A number as it stands in a trace, or what is none.
+    /// A number as in a trace, or something that is not one.
     fn number() -> impl Strategy<Value = String> {
         prop_oneof![
             8 => (0u64..20).prop_map(|n| n.to_string()),

@@ -1,9 +1,9 @@
-//! What the classic trace tools break time down into, by their own rules.
+//! How the classic trace tools break down time, by their own rules.
 
 use super::elapsed::Added;
 
-/// As parsetrc.pl: elapsed and CPU of PARSE, EXEC and FETCH of outermost calls; waits of every depth; idle is
-/// `SQL*Net message from client` and nothing else. Below zero where calls turned out to hold what was told before.
+/// As parsetrc.pl: elapsed and CPU of PARSE, EXEC and FETCH of outermost calls; waits of every depth; idle is `SQL*Net message from client`
+/// and nothing else. Negative if calls turned out to hold what was reported before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct CallView {
     /// Sum of `e`, microseconds.
@@ -14,7 +14,7 @@ pub(super) struct CallView {
     pub wait_us: i64,
     /// Sum of `ela` of `SQL*Net message from client`, microseconds.
     pub idle_us: i64,
-    /// Of the waits that are not idle, what lies in none of these calls, microseconds.
+    /// Of the waits that are not idle, the part in none of these calls, microseconds.
     pub wait_outside_us: i64,
 }
 
@@ -27,8 +27,8 @@ impl CallView {
     }
 }
 
-/// TVD$XTAT: from the earliest begin of a call or wait to the last `tim`; CPU of all outermost calls but CLOSE; all waits,
-/// idle ones included. A LOB call, which says no depth, counts like any other.
+/// TVD$XTAT: from the earliest start of a call or wait to the last `tim`; CPU of all outermost calls but CLOSE; all waits, idle ones
+/// included. A LOB call, which has no depth, counts like any other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct IntervalView {
     /// The least `tim` − `e` and `tim` − `ela`, microseconds; none before there was a call or a wait.
@@ -42,7 +42,7 @@ pub(super) struct IntervalView {
 }
 
 impl IntervalView {
-    /// A line says `tim`, microseconds.
+    /// A line has a `tim`, microseconds.
     #[inline]
     pub(super) fn tick(&mut self, tim: u64) {
         self.end_us = self.end_us.max(Some(signed(tim)));

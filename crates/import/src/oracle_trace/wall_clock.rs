@@ -3,8 +3,8 @@
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
 
-/// The first time of day in a line, in microseconds since the Unix epoch. Without an offset it is taken for UTC,
-/// because nothing in the file says where the host stood.
+/// The first time of day in a line, in microseconds since the Unix epoch. Without an offset it is taken for UTC, because nothing in the
+/// file says in which zone the host was.
 pub(crate) fn wall_clock(line: &[u8]) -> Option<i64> {
     memchr::memchr_iter(b'-', line).find_map(|at| {
         let start = at.checked_sub(4)?;

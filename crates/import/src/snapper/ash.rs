@@ -1,4 +1,4 @@
-//! Snapper's samples of active sessions: tables of average active sessions by columns that were chosen (`ash=sql_id+event`).
+//! Snapper's samples of active sessions: tables of average active sessions by selected columns (`ash=sql_id+event`).
 //!
 //! ```text
 //!   ActSes   %Thread | INST | SQL_ID          | SQL_CHILD | EVENT                | WAIT_CLASS
@@ -7,8 +7,8 @@
 //!
 //! --  End of ASH snap 1, end=2015-04-29 08:25:20, seconds=10, samples_taken=96, AAS=2.35
 //! ```
-//! Older versions begin with `Active%`. Several tables of a snapshot (`ash1=`, `ash2=`) are of the same samples: the first one is read.
-//! What a row says of a share of the samples is a number of samples, each of which stands for as much time.
+//! Older versions begin with `Active%`. Several tables of a snapshot (`ash1=`, `ash2=`) come from the same samples, so only the first one
+//! is read. A row's share of the samples is turned into a number of samples, each of which stands for the same amount of time.
 
 use dbtime_model::recording::CoveredPeriod;
 use dbtime_model::{
@@ -21,13 +21,13 @@ use crate::oracle_trace::events::Events;
 use crate::oracle_trace::statement_id;
 use crate::text::printed_billionths;
 
-/// Whose rows these are where the table has no SID.
+/// The session of rows if the table has no SID.
 const NOT_TOLD: &str = "[not told apart]";
 /// What Snapper calls a session that is in no wait.
 const ON_CPU: &str = "ON CPU";
-/// A table of more rows is none.
+/// A longer table is not one of Snapper's.
 const MOST_ROWS: usize = 10_000;
-/// Bytes of a text in it.
+/// Most bytes of a text in it.
 const MOST_TEXT: usize = 256;
 
 /// When samples were taken, and how many.
@@ -40,11 +40,11 @@ pub(super) struct Sampling {
 /// The tables of one snapshot.
 #[derive(Debug, Default)]
 pub(super) struct Ash {
-    /// Of the first table; empty as long as there is none.
+    /// Of the first table; empty before it.
     names: Vec<String>,
     /// A table is open.
     is_open: bool,
-    /// And is not the first one.
+    /// It is not the first one.
     is_another: bool,
     rows: Vec<Row>,
 }
@@ -57,7 +57,7 @@ struct Row {
 }
 
 impl Ash {
-    /// Takes a heading, or a row of a table; false for anything else.
+    /// Reads a heading, or a row of a table; false for anything else.
     pub(super) fn line(&mut self, text: &[u8]) -> bool {
         if memchr::memchr(b'|', text).is_none() {
             return false;
@@ -71,7 +71,7 @@ impl Ash {
             }
             return true;
         }
-        // A statistic may have such a mark in its name, and the end of the table may be missing.
+        // A statistic may have a bar in its name, and the end of the table may be missing.
         let is_row = self.is_open && !cells[0].contains(&b',');
         let (true, Some(active)) = (is_row, active(cells[0])) else {
             return false;
@@ -90,7 +90,7 @@ impl Ash {
         self.rows.len()
     }
 
-    /// Turns all into rows. How many there were.
+    /// Turns all into rows. Returns how many samples there were.
     pub(super) fn finish(self, of: Sampling, path: &str, events: &mut Events, into: &mut Import) -> u64 {
         let mut count = 0;
         for row in &self.rows {
@@ -98,7 +98,7 @@ impl Ash {
                 let at = self.names.iter().position(|of| of.eq_ignore_ascii_case(name))?;
                 row.cells.get(at).map(String::as_str)
             };
-            // Billionths of a sample are what rounding left.
+            // Fractions of a sample are left by rounding.
             let samples = (row.active as f64 / 1e9 * of.samples as f64).round() as u64;
             if samples == 0 || of.samples == 0 {
                 continue;
@@ -145,7 +145,7 @@ fn active(cell: &[u8]) -> Option<i64> {
     }
 }
 
-/// The wait, and whether it was on a CPU, as far as the table tells.
+/// The wait, and whether it was on a CPU, as far as the table says.
 fn waited(event: Option<&str>, class: Option<&str>, events: &mut Events) -> (Wait, State) {
     match (event, class) {
         (Some(ON_CPU), _) | (None, Some(ON_CPU)) => (Wait::none(), State::Cpu),
@@ -190,7 +190,7 @@ fn session<'a>(
     into.session(&identity, row)
 }
 
-/// A sql_id of zeros is none.
+/// A sql_id of zeros means none.
 fn statement(sql_id: Option<&str>, into: &mut Import) -> u64 {
     let sql_id = sql_id.unwrap_or_default();
     if sql_id.bytes().all(|byte| byte == b'0') {
@@ -218,9 +218,9 @@ mod tests {
         assert!(!ash.line(b"-------------------"));
         assert!(ash.line(b"    2.35    (235%) | g81cbrq5yamf5 | direct path read"));
         assert!(ash.line(b"     .02      (2%) |               | ON CPU"));
-        // A statistic with such a mark in its name.
+        // A statistic with a bar in its name.
         assert!(!ash.line(b"  1090  @1, TANEL     , STAT, a | b      ,             7"));
-        // Cut.
+        // Truncated.
         assert!(ash.line(b"     .94     (94%) | 8zz6y2yz"));
         assert!(ash.line(b"  ActSes   %Thread | EVENT"));
         assert!(ash.line(b"    2.35    (235%) | direct path read"));

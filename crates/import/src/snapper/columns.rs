@@ -1,7 +1,7 @@
 //! The columns of Snapper's tables, by their heading, and the rows below it.
 //!
-//! Columns have fixed widths and end in commas. A row is cut where the heading has its commas; one that has none there (its
-//! blanks were lost on the way, or a name is not of ASCII) is cut at all of its own.
+//! Columns have fixed widths and end in commas. A row is split where the heading has its commas; if it has none there (its blanks were lost
+//! on the way, or a name is not ASCII), it is split at its own.
 
 use std::borrow::Cow;
 
@@ -9,15 +9,15 @@ use super::length::{Length, Rounded};
 use crate::oracle_trace::wall_clock;
 use crate::text::{decimal, printed_billionths};
 
-/// What rows of version 1 have, which can be told not to print headings.
+/// Columns of version 1, which can be told not to print headings.
 const FIRST_VERSION: &[u8] =
     b"HEAD,     SID, SNAPSHOT START   ,  SECONDS, TYPE, STATISTIC                               ,\
       \x20        DELTA,  DELTA/SEC,     HDELTA, HDELTA/SEC";
 
-/// Begins of lines in output that is to be filtered by them. All are as long as the heading's.
+/// Prefixes of lines in output that is meant to be filtered. All are as long as the heading's.
 const MARKS: [&[u8]; 3] = [b"HEAD,", b"DATA,", b"SID= "];
 
-/// What Snapper counts. Later versions may count more; then the rest of the row says that it is one.
+/// What Snapper counts. Later versions may count more; then the rest of the row shows that it is one.
 const TYPES: [&[u8]; 9] = [
     b"STAT", b"TIME", b"WAIT", b"LATC", b"LATG", b"ENQ", b"ENQG", b"BUFG", b"BUFW",
 ];
@@ -26,13 +26,13 @@ const TYPES: [&[u8]; 9] = [
 const MAX_HEADING: usize = 4096;
 const MAX_TEXT: usize = 256;
 
-/// Commas that the name of a statistic may have of its own.
+/// Most commas within the name of a statistic.
 const MAX_COMMAS: usize = 4;
 
 /// Where the columns are.
 #[derive(Debug, Clone)]
 pub(super) struct Columns {
-    /// Of the commas of the heading, from its begin.
+    /// Positions of the commas in the heading.
     commas: Vec<usize>,
     sid: Option<usize>,
     instance: Option<usize>,
@@ -41,7 +41,7 @@ pub(super) struct Columns {
     seconds: Option<usize>,
     kind: usize,
     statistic: usize,
-    /// Growth, exact where the table has that.
+    /// Growth, exact if the table has that.
     delta: usize,
     is_rounded: bool,
     waits: Option<usize>,
@@ -54,15 +54,15 @@ pub(super) struct Columns {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Row<'a> {
     pub session: Session<'a>,
-    /// When the snapshot began, microseconds since the Unix epoch, and how long it was, where rows say both.
+    /// When the snapshot began, microseconds since the Unix epoch, and how long it was, if rows have both.
     pub taken: Option<(i64, i64)>,
     pub kind: &'a [u8],
     pub statistic: &'a [u8],
     pub delta: i64,
-    /// The growth is to three digits or so.
+    /// The growth is rounded to about three digits.
     pub is_rounded: bool,
     pub waits: Option<i64>,
-    /// What the row says of how long the snapshot was.
+    /// What the row says about the length of the snapshot.
     pub length: Length,
 }
 
@@ -84,12 +84,12 @@ pub(super) enum Meaning<'a> {
 }
 
 impl Columns {
-    /// Those of version 1.
+    /// The columns of version 1.
     pub(super) fn of_first_version() -> Option<Columns> {
         Columns::of(FIRST_VERSION)
     }
 
-    /// The columns of a heading; none when the line is no heading, or one of a table without growth.
+    /// The columns of a heading; none if the line is no heading, or one of a table without growth.
     pub(super) fn of(line: &[u8]) -> Option<Columns> {
         if line.len() > MAX_HEADING || memchr::memmem::find(line, b"STATISTIC").is_none() {
             return None;
@@ -138,7 +138,7 @@ impl Columns {
         }
     }
 
-    /// What stands where growth does.
+    /// The growth in a cell.
     fn growth(&self, text: &[u8]) -> Option<i64> {
         match self.is_rounded {
             true => Rounded::short(text).map(|rounded| rounded.value.round() as i64),
@@ -201,10 +201,10 @@ struct Cells<'a, 'c> {
 }
 
 impl<'a, 'c> Cells<'a, 'c> {
-    /// Cut where the heading is.
+    /// Split where the heading is.
     fn by_position(columns: &'c Columns, line: &'a [u8]) -> Option<Cells<'a, 'c>> {
         let begin = columns.commas.get(columns.delta.checked_sub(1)?)?;
-        // A number that no comma follows may be cut, unless it is the last one.
+        // A number without a comma after it may be truncated, unless it is in the last column.
         let end = columns.commas.get(columns.delta).unwrap_or(begin);
         let mut inside = columns.commas.iter().take_while(|at| **at < line.len());
         (line.len() > *end && inside.all(|at| line[*at] == b',')).then_some(Cells {
@@ -214,7 +214,7 @@ impl<'a, 'c> Cells<'a, 'c> {
         })
     }
 
-    /// Cut at its commas: the name of the statistic has what is too many for the heading, up to the first whole number.
+    /// Split at its own commas: those that the heading does not have belong to the name of the statistic, up to the first whole number.
     fn by_comma(columns: &'c Columns, line: &'a [u8]) -> Option<Cells<'a, 'c>> {
         let most = columns.commas.len() + MAX_COMMAS;
         let commas: Vec<usize> = memchr::memchr_iter(b',', line).take(most).collect();
@@ -226,7 +226,7 @@ impl<'a, 'c> Cells<'a, 'c> {
             Some(line[begin + 1..end].trim_ascii())
         };
         let own = (0..=MAX_COMMAS)
-            // A number that was too wide is no part of a name, and what stands behind it is another number.
+            // A number that was too wide (`####`) is not part of a name, and what follows it is another number.
             .take_while(|own| {
                 delta(*own).is_none_or(|cell| cell.is_empty() || cell.iter().any(|byte| *byte != b'#'))
             })
@@ -240,7 +240,7 @@ impl<'a, 'c> Cells<'a, 'c> {
         })
     }
 
-    /// What stands in a column; nothing where the row is shorter.
+    /// The text in a column; empty if the row is shorter.
     fn cell(&self, column: usize) -> &'a [u8] {
         let begin = match column.checked_sub(1) {
             None => 0,

@@ -1,9 +1,9 @@
-//! How long a snapshot was. Its last line rounds that to a tenth of a second; what it was to the microsecond can be told from growth
-//! per second, which was divided by it: a row of large numbers narrows it down to a hundred-thousandth.
+//! How long a snapshot was. Its last line rounds that to a tenth of a second. Growth per second was divided by the length to the
+//! microsecond, so a row of large numbers narrows it down to a hundred-thousandth.
 
 use crate::text::printed_billionths;
 
-/// A number as Snapper prints it: it was rounded, and lay between these two.
+/// A number as Snapper prints it: rounded, so at most `half` away from `value`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Rounded {
     /// What is printed.
@@ -29,14 +29,14 @@ const SUFFIXES: [(&[u8], f64); 12] = [
 ];
 
 impl Rounded {
-    /// `491.59k`, `.02us`, `870,69ms`, `-6.55k`: two digits behind the point, of which zeros are left out.
+    /// `491.59k`, `.02us`, `870,69ms`, `-6.55k`: two decimals, without trailing zeros.
     pub(super) fn short(text: &[u8]) -> Option<Rounded> {
         let suffix = SUFFIXES.iter().find(|(suffix, _)| text.ends_with(suffix));
         let (suffix, scale) = suffix?;
         Rounded::scaled(&text[..text.len() - suffix.len()], *scale, 0.005)
     }
 
-    /// `87.1%`, `.0%`, of microseconds in a second.
+    /// `87.1%`, `.0%`: as microseconds per second.
     pub(super) fn percent(text: &[u8]) -> Option<Rounded> {
         Rounded::scaled(text.strip_suffix(b"%")?, 1e4, 0.05)
     }
@@ -54,7 +54,7 @@ impl Rounded {
     }
 }
 
-/// The bounds of the length of a snapshot, in seconds, by its rows.
+/// Bounds of the length of a snapshot, in seconds, derived from its rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Length {
     least: f64,
@@ -71,13 +71,13 @@ impl Default for Length {
 }
 
 impl Length {
-    /// What another row says is so, too.
+    /// Narrows the bounds by those of another row.
     pub(super) fn meet(&mut self, other: Length) {
         self.least = self.least.max(other.least);
         self.most = self.most.min(other.most);
     }
 
-    /// A row grew by so much, and, if it says that, by so much per second.
+    /// Narrows the bounds by a row: its growth and, if it has that, its growth per second.
     pub(super) fn divides(&mut self, growth: i64, per_second: Option<Rounded>) {
         let Some(per_second) = per_second else {
             return;
@@ -90,8 +90,8 @@ impl Length {
         self.most = self.most.min(growth / (rate - per_second.half));
     }
 
-    /// Nanoseconds, given what is printed, which is right to a tenth of a second. It stays where all rows agree with it, and where
-    /// they agree with nothing near it: then they are not what Snapper printed.
+    /// Nanoseconds. The printed length, right to a tenth of a second, stays if all rows agree with it, or if they agree with no length near
+    /// it: then the rows are not what Snapper printed.
     pub(super) fn finish(self, printed_ns: i64) -> i64 {
         const TO_NS: f64 = 5e7;
         let printed = printed_ns as f64;
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(format!("{:.2}", rate(64_243_699.0) / 1e3), "491.58");
         assert_eq!(format!("{:.2}", rate(113_788_701.0) / 1e3), "870.69");
         assert_ne!(ns, 130_700_000_000);
-        // Ten seconds are ten seconds, and nonsense changes nothing.
+        // Ten seconds stay ten seconds, and nonsense changes nothing.
         let mut length = Length::default();
         length.divides(1_000_000, Rounded::short(b"100ms"));
         assert_eq!(length.finish(10_000_000_000), 10_000_000_000);

@@ -8,16 +8,15 @@
 //!
 //! --  End of Stats snap 1, end=2014-11-01 20:50:06, seconds=130.7
 //! ```
-//! Which columns there are differs between versions and is set in the script. The heading says it, once for all snapshots of a
-//! run. Version 1 ends its snapshots without a time: its rows say when they began and how many seconds they were. Whatever
-//! else is in the file (the spool of a whole session, as a rule) is passed over, unless it is a damaged row.
+//! The columns differ between versions and are set in the script; the heading says which they are, once for all snapshots of a run. Version
+//! 1 ends its snapshots without a time: its rows say when they began and how many seconds they took. Anything else in the file (usually the
+//! spool of a whole session) is skipped, unless it is a damaged row.
 //!
 //! # Rows
-//! See [`crate::session_growth`]. A session is a SID and its user name in a file. What stands at SID -1 (latches, enqueues,
-//! buffers) is counted by the instance as a whole, and belongs to no session. Where a table has no exact numbers, the rounded ones
-//! (HDELTA) are read. Each snapshot is a period of its own ([`dbtime_model::recording::Meta::periods`]). Samples of
-//! active sessions (ASH) are read of files that have nothing else: beside statistics and waits they are the same time once more. So they
-//! are held back until the end of the file.
+//! See [`crate::session_growth`]. A session is a SID and its user name in a file. Rows of SID -1 (latches, enqueues, buffers) are counted
+//! by the whole instance, and belong to no session. If a table has no exact numbers, the rounded ones (HDELTA) are read. Each snapshot is a
+//! period of its own ([`dbtime_model::recording::Meta::periods`]). Samples of active sessions (ASH) are only read if a file has nothing
+//! else: next to statistics and waits, they would count the same time twice. So they are held back until the end of the file.
 
 mod ash;
 mod columns;
@@ -54,15 +53,15 @@ const NO_SAMPLES: &str =
 const SAMPLES: &str =
     "Snapper printed only samples of active sessions (ASH): shares have two digits, and idle time is missing";
 
-/// Rows that wait for the end of their snapshot: a snapshot of a thousand sessions has a hundred thousand.
+/// Most rows waiting for the end of their snapshot: one of a thousand sessions has a hundred thousand.
 const MAX_ROWS: usize = 1_000_000;
 
 const SECOND_US: i64 = 1_000_000;
 
-/// Rows of samples that are held back. Where so many stand before the first statistic there will be none.
+/// Most rows of samples held back. If so many come before the first statistic, there will be none.
 const MAX_HELD_BACK: usize = 200_000;
 
-/// What a snapshot weighs beside its rows, in rows.
+/// Memory of a snapshot without its rows, counted in rows.
 const SNAPSHOT_WEIGHT: usize = 10;
 
 /// The importer of this format.
@@ -142,7 +141,7 @@ impl Told {
     }
 }
 
-/// What the snapshots are of the time from the first to the last.
+/// How much of the time from the first to the last snapshot they cover.
 #[derive(Debug, Default)]
 struct Covered {
     snapshots: u64,
@@ -160,12 +159,12 @@ struct Reader<'a> {
     open: Snapshot,
     /// Samples that are being read.
     ash: Ash,
-    /// Samples as long as there is nothing else in the file.
+    /// Samples, as long as there is nothing else in the file.
     held_back: Vec<(Sampling, Ash)>,
     held_back_rows: usize,
     /// Rows of samples.
     sampled: u64,
-    /// Snapshots before the first statistic in which nothing grew.
+    /// Snapshots in which nothing grew, before the first statistic.
     quiet: Periods,
     /// Snapshots without a time, from before the first time in the file.
     early: Vec<Snapshot>,
@@ -199,7 +198,7 @@ impl Reader<'_> {
             return;
         };
         match columns.line(text) {
-            // The last number of a line that is cut may be cut.
+            // The last number of a truncated line may be truncated, too.
             Meaning::Row(_) | Meaning::Damaged if !line.ended => {
                 unknown_line(&mut self.file, line.number, line.bytes);
             }
@@ -228,7 +227,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Headings stand at the begin of a run: what is open then was cut.
+    /// A heading starts a run: a snapshot that is still open was cut off.
     fn heading(&mut self, text: &[u8]) {
         if let Some(columns) = Columns::of(text) {
             self.end_by_rows(false);
@@ -248,7 +247,7 @@ impl Reader<'_> {
                     let elapsed_ns = self.open.length.finish(printed_ns);
                     self.end(end_us.saturating_sub(elapsed_ns / 1000), end_us, elapsed_ns, true)
                 }
-                // Version 1: its rows say it.
+                // Version 1: its rows have the time.
                 None => self.end_by_rows(true),
             }
         }
@@ -284,7 +283,7 @@ impl Reader<'_> {
             elapsed_ns: elapsed_ns.unsigned_abs(),
         };
         if snapshot.len() == 0 {
-            // Nothing grew, and the time passed all the same. Where there are samples alone their ends say it.
+            // Nothing grew, but the time passed. In a file of samples only, their ends say so.
             match is_whole {
                 true if self.read > 0 => self.into.period(period),
                 true => self.quiet.add(period),
@@ -345,7 +344,7 @@ impl Reader<'_> {
         }
     }
 
-    /// There is nothing beside the samples.
+    /// The file has only samples.
     fn take_samples(&mut self) {
         self.held_back_rows = 0;
         for (of, ash) in std::mem::take(&mut self.held_back) {
@@ -360,7 +359,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The file tells of this time.
+    /// Extends the time that the file covers.
     fn takes(&mut self, begin_us: i64, end_us: i64) {
         self.first_us = Some(self.first_us.map_or(begin_us, |first| first.min(begin_us)));
         self.last_us = Some(self.last_us.map_or(end_us, |last| last.max(end_us)));
@@ -389,11 +388,11 @@ impl Reader<'_> {
         );
     }
 
-    /// Who divides by the time of the whole file has to know how little of it the snapshots are.
+    /// Anyone who divides by the time of the whole file has to know how little of it the snapshots cover.
     fn tell_gaps(&mut self, last_us: i64) {
         let all_us = last_us.saturating_sub(self.first_us.unwrap_or(last_us));
         let Covered { snapshots, us } = self.covered;
-        // End and length are rounded: snapshots that follow each other may be a second apart.
+        // End and length are rounded: consecutive snapshots may seem a second apart.
         if snapshots > 1
             && all_us.saturating_sub(us)
                 > i64::try_from(snapshots)
@@ -468,7 +467,7 @@ fn seconds(us: i64) -> f64 {
     us as f64 / 1e6
 }
 
-/// What stands behind a key.
+/// What follows a key.
 fn after<'a>(about: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     memchr::memmem::find(about, key).map(|at| &about[at + key.len()..])
 }
@@ -476,7 +475,7 @@ fn after<'a>(about: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
 /// `End of Stats snap 1, end=2014-11-01 20:50:06, seconds=130.7`: microseconds since the Unix epoch, and nanoseconds.
 fn end(about: &[u8]) -> Option<(i64, i64)> {
     let moment = wall_clock(after(about, b"end=")?.get(..19)?)?;
-    // Of samples more follows.
+    // In ends of samples, more follows.
     let seconds = after(about, b"seconds=")?;
     let end = memchr::memmem::find(seconds, b", ").unwrap_or(seconds.len());
     Some((moment, printed_billionths(seconds[..end].trim_ascii())?))

@@ -1,4 +1,4 @@
-//! The rows of one snapshot, which wait for its end: the last line says when it was.
+//! The rows of one snapshot, kept until its last line says when it was.
 
 use dbtime_model::{BackendType, SessionId, SessionRow};
 
@@ -11,7 +11,7 @@ use crate::oracle_trace::events::Events;
 use crate::samples::Table;
 use crate::session_growth::{Growth, Interval, Kind, SessionTime};
 
-/// Stands where a session would for what the instance counts as a whole.
+/// In place of a session, for what the whole instance counts.
 const INSTANCE: &[u8] = b"-1";
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ struct Grown {
     waits: Option<i64>,
 }
 
-/// SID, instance, user; by their numbers in [`Names`].
+/// SID, instance, user: their numbers in [`Names`].
 type Who = (u32, u32, u32);
 
 /// Rows so far.
@@ -31,13 +31,13 @@ type Who = (u32, u32, u32);
 pub(super) struct Snapshot {
     /// Line of the first row.
     pub line: u64,
-    /// Begin and length, where rows say them.
+    /// Start and length, if rows have them.
     pub taken: Option<(i64, i64)>,
-    /// Rows could not be read.
+    /// Some rows could not be read.
     pub is_damaged: bool,
     /// Growth is rounded.
     pub is_rounded: bool,
-    /// What its rows say of how long it was.
+    /// What its rows say about its length.
     pub length: Length,
     rows: Vec<Grown>,
     sessions: Vec<Who>,
@@ -49,12 +49,12 @@ impl Snapshot {
         self.rows.len()
     }
 
-    /// True when the row says that it is of another snapshot than those before it.
+    /// True if the row belongs to another snapshot than those before it.
     pub(super) fn is_another(&self, row: &Row<'_>) -> bool {
         self.len() > 0 && self.taken != row.taken
     }
 
-    /// Adds a row; false when there are too many names.
+    /// Adds a row; false if there are too many names.
     pub(super) fn add(&mut self, row: &Row<'_>, line: u64, names: &mut Names) -> bool {
         let (kind, name) = match row.kind {
             b"STAT" => (Kind::Statistic, names.number(row.statistic)),
@@ -148,8 +148,7 @@ impl Snapshot {
     }
 }
 
-/// `1090  @1` and `TANEL`, or `(DBW0)`: where a session has no user, Snapper prints the end of its program. None when it is the
-/// instance that is meant.
+/// `1090  @1` and `TANEL`, or `(DBW0)`: if a session has no user, Snapper prints the end of its program. None for the instance.
 fn described(sid: &str, instance: &str, user: &str) -> Option<SessionRow> {
     let (sid, of_instance) = match sid.split_once('@') {
         Some((sid, of_instance)) => (sid.trim(), of_instance.trim()),

@@ -1,11 +1,11 @@
 //! System calls on their way to rows: what strace and perf trace have in common.
 //!
 //! # Rows
-//! Per task and second of the call's **end** (a call of ten seconds stands in one second):
+//! Per task and second of the call's **end** (a call of ten seconds is in one second):
 //!
-//! * `activity`: the time in a call, and how many there were, at a kernel stack of one frame: its name. What the process waited
-//!   for in the database's words is not recorded; its state is not known either, because a call computes and sleeps. The
-//!   time from the end of a call to the begin of the next stands at a user stack of one frame, [`OUTSIDE`];
+//! * `activity`: the time in calls, and their number, at a kernel stack of one frame: the call's name. What the process waited for in the
+//!   database's terms is not recorded; its state is not known either, because a call computes and sleeps. The time from the end
+//!   of a call to the start of the next is at a user stack of one frame, [`OUTSIDE`];
 //! * `latency`: every call with a time, in buckets no finer than the digits of the file;
 //! * `counters`: calls, those that returned an error, those without a time, signals.
 
@@ -21,10 +21,10 @@ use crate::{Import, Measure};
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// Longer calls are damage: it is more than thirty years.
+/// Longer calls are damage: this is more than thirty years.
 const MAX_CALL_NS: u64 = 1_000_000_000_000_000_000;
 
-/// Sums that are kept before rows are made of them: bounds the memory of a long trace.
+/// Sums kept before they become rows: bounds the memory of a long trace.
 const MAX_SUMS: usize = 262_144;
 
 /// The frame of time between two calls.
@@ -60,7 +60,7 @@ struct Sums {
     calls: u64,
     errors: u64,
     untimed: u64,
-    /// Of a summary: their time. That of single calls is in activity and latencies.
+    /// The time of calls in a summary. That of single calls is in activity and latencies.
     ns: u64,
 }
 
@@ -100,14 +100,14 @@ pub(super) struct Calls<'a> {
     untimed: Table<(Task, i64, Name), u64>,
     has_durations: bool,
     has_outside: bool,
-    /// From the first begin to the last end, nanoseconds.
+    /// From the first start to the last end, nanoseconds.
     span: Span,
     /// The times of the file are too coarse to tell the time between two calls.
     pub(super) is_coarse: bool,
 }
 
 impl<'a> Calls<'a> {
-    /// `source`: who says it, in counters.
+    /// `source`: that of the counters.
     pub(super) fn new(source: &'static str, path: &str, into: &'a mut Import) -> Calls<'a> {
         let mut samples = Samples::new();
         let wait = samples.wait(Wait::not_recorded());
@@ -134,7 +134,7 @@ impl<'a> Calls<'a> {
         }
     }
 
-    /// A task that has not been seen. `start`: when its first call began.
+    /// A task that has not been seen before. `start`: when its first call began.
     pub(super) fn task(&mut self, process: Process, start: Option<i64>) -> Task {
         let row = SessionRow {
             pid: process.pid,
@@ -160,7 +160,7 @@ impl<'a> Calls<'a> {
         }
         let frame = self.samples.frame(name, b"[kernel]");
         let stack = self.samples.stack(&[frame]);
-        // No file that fits a disk has so many distinct ones.
+        // No file that fits on a disk has so many distinct ones.
         let number = Name::try_from(self.known.len()).unwrap_or(Name::MAX);
         self.known
             .push((String::from_utf8_lossy(name).into_owned(), stack));
@@ -174,18 +174,18 @@ impl<'a> Calls<'a> {
         self.outside(task, start);
     }
 
-    /// The call that is open for a task, which is so no longer.
+    /// Takes the call that is open for a task.
     pub(super) fn take_open(&mut self, task: Task) -> Option<(Name, Option<i64>)> {
         self.tasks[task].open.take()
     }
 
-    /// A call that has ended, and whose begin has not been told.
+    /// A call that has ended, and whose start was not reported.
     pub(super) fn call(&mut self, task: Task, call: Ended) {
         self.outside(task, call.start);
         self.ends(task, call);
     }
 
-    /// A call that has ended, and whose begin has been told.
+    /// A call that has ended, and whose start was reported.
     pub(super) fn ends(&mut self, task: Task, call: Ended) {
         let duration = call.duration.filter(|of| of.ns <= MAX_CALL_NS);
         let end = call
@@ -196,7 +196,7 @@ impl<'a> Calls<'a> {
         }
         let second = end.map_or(0, |end| end.div_euclid(SECOND_NS));
         let of = &mut self.tasks[task];
-        // Without a time nobody knows when it ended.
+        // Without a duration, it is not known when it ended.
         of.end = end.filter(|_| duration.is_some());
         let (id, process) = (of.id, of.process);
         let sums = self.sums.entry((task, second, call.name)).or_default();
@@ -249,7 +249,7 @@ impl<'a> Calls<'a> {
         bucket.max_ns = bucket.max_ns.max(duration.ns);
     }
 
-    /// The sum of many calls, of which no more is known.
+    /// The sum of many calls, of which nothing else is known.
     pub(super) fn summed(&mut self, task: Task, name: Name, calls: u64, errors: u64, ns: u64) {
         let sums = self.sums.entry((task, 0, name)).or_default();
         sums.calls = sums.calls.saturating_add(calls);
@@ -268,12 +268,12 @@ impl<'a> Calls<'a> {
         *self.others.entry((task, second, counter)).or_default() += 1;
     }
 
-    /// What follows is not outside of a call of this task.
+    /// The task has exited: what follows is not time outside of its calls.
     pub(super) fn exit(&mut self, task: Task) {
         self.tasks[task].end = None;
     }
 
-    /// The time from the end of the call before to this moment.
+    /// The time from the end of the previous call to this moment.
     fn outside(&mut self, task: Task, start: Option<i64>) {
         let of = &self.tasks[task];
         let (Some(start), Some(end)) = (start, of.end) else {
@@ -304,7 +304,7 @@ impl<'a> Calls<'a> {
         self.samples.add(place, Weight { ns, count, samples });
     }
 
-    /// Makes rows of sums and latencies.
+    /// Turns sums and latencies into rows.
     fn hand_on(&mut self) {
         let mut sums: Vec<_> = self.sums.drain().collect();
         sums.sort_unstable_by_key(|(key, _)| *key);
@@ -341,12 +341,12 @@ impl<'a> Calls<'a> {
         }
     }
 
-    /// True when time outside of calls was found.
+    /// True if time outside of calls was found.
     pub(super) fn has_outside(&self) -> bool {
         self.has_outside
     }
 
-    /// True when any call had a time.
+    /// True if any call had a time.
     pub(super) fn has_durations(&self) -> bool {
         self.has_durations
     }

@@ -5,16 +5,16 @@ use crate::text::{decimal, trim_start};
 /// Process ids end here on 64-bit Linux (PID_MAX_LIMIT); larger numbers without a point are seconds.
 const MAX_PID: u64 = 1 << 22;
 
-/// Fewer seconds than these are no time since 1970 that strace could have seen, but one since the call before (-r).
+/// A smaller number is not a time since 1970 that strace could have seen, but one since the previous call (-r).
 const FIRST_EPOCH_NS: i64 = 100_000_000 * SECOND_NS;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// A time with what its digits can tell apart.
+/// A time and its resolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Digits {
     pub ns: u64,
-    /// Nanoseconds of one in the last digit: 1,000 where microseconds are written.
+    /// Nanoseconds of one unit in the last digit: 1,000 for microseconds.
     pub unit_ns: u64,
 }
 
@@ -25,34 +25,34 @@ pub(super) enum Time {
     Epoch(i64),
     /// Since midnight, of whichever day and zone (`-t`, `-tt`), nanoseconds.
     Day(i64),
-    /// Since the line before (`-r`), nanoseconds.
+    /// Since the previous line (`-r`), nanoseconds.
     SinceLast(i64),
 }
 
 /// A line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Line<'a> {
-    /// 0 = not said.
+    /// 0 = not given.
     pub pid: u32,
     pub time: Option<Time>,
-    /// What one in the last digit of `time` is, nanoseconds.
+    /// Nanoseconds of one unit in the last digit of `time`.
     pub unit_ns: u64,
     pub what: What<'a>,
 }
 
-/// What a line tells.
+/// What a line says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What<'a> {
-    /// A call from begin to end.
+    /// A call from start to end.
     Call(Call<'a>),
-    /// The begin of a call; another task's line came before its end.
+    /// The start of a call; another task's line came before its end.
     Unfinished(&'a [u8]),
     /// The end of the call that is open for this task.
     Resumed(Call<'a>),
     Signal(&'a [u8]),
     /// The task has ended.
     Exit,
-    /// strace's own words, stacks (`-k`).
+    /// strace's own messages, stacks (`-k`).
     Passed,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Call<'a> {
     pub first_text: &'a [u8],
 }
 
-/// Takes a line apart; none when it is no line of strace.
+/// Parses a line; none if it is not one of strace.
 pub(super) fn parse(text: &[u8]) -> Option<Line<'_>> {
     if is_own_word(text) {
         return Some(Line {
@@ -92,7 +92,7 @@ fn is_own_word(text: &[u8]) -> bool {
         || trimmed.starts_with(b"> ")
 }
 
-/// Process, time, instruction pointer and call number, as far as they are there.
+/// Process, time, instruction pointer and call number, if they are there.
 fn prefix(text: &[u8]) -> (Line<'_>, &[u8]) {
     let mut line = Line {
         pid: 0,
@@ -122,7 +122,7 @@ fn prefix(text: &[u8]) -> (Line<'_>, &[u8]) {
         if rest.starts_with(b"(+")
             && let Some(end) = memchr::memchr(b')', rest)
         {
-            // What `-r` adds to another time: the same said once more.
+            // What `-r` adds to another time is redundant.
             rest = trim_start(&rest[end + 1..]);
             continue;
         }
@@ -251,7 +251,7 @@ fn duration(text: &[u8]) -> (&[u8], Option<Digits>) {
     time().unwrap_or((text, None))
 }
 
-/// What stands behind the last `) =`. Texts among the arguments may have others before it.
+/// What follows the last `) =`. Texts in the arguments may have others before it.
 pub(super) fn result(text: &[u8]) -> Option<&[u8]> {
     let mut end = text.len();
     loop {

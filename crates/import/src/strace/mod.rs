@@ -1,12 +1,12 @@
-//! What strace writes: a line a call (with `-T` its time), or a summary (`-c`).
+//! What strace writes: a line per call (with `-T`, its time), or a summary (`-c`).
 //!
 //! # Format
-//! `[pid] [time] name(arguments) = result <seconds>`. A call that another task's line interrupts is written in two parts,
-//! `name(… <unfinished ...>` and `<... name resumed>…) = result <seconds>`: they are joined by task. The time is that of the
-//! call's begin: since 1970 (`-ttt`), since midnight (`-t`, `-tt`), since the line before (`-r`), or not there.
+//! `[pid] [time] name(arguments) = result <seconds>`. A call that is interrupted by another task's line is written in two parts, `name(…
+//! <unfinished ...>` and `<... name resumed>…) = result <seconds>`, which are joined by task. The time is that of the call's start: since
+//! 1970 (`-ttt`), since midnight (`-t`, `-tt`), since the previous line (`-r`), or missing.
 //!
 //! # Rows
-//! See [`calls`]. A summary has sums and no distribution: no latencies are made of it.
+//! See [`calls`]. A summary has sums and no distribution, so it gives no latencies.
 
 mod calls;
 mod line;
@@ -33,12 +33,12 @@ use summary::{Columns, Meaning};
 /// Lines at the beginning of a file in which its format has to show.
 const LOOKED_AT: usize = 100;
 
-/// What strace says of a process that it begins to trace, before its number.
+/// What strace prints about a process that it begins to trace, before its number.
 const ATTACHED: &[u8] = b"strace: Process ";
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// Times with coarser digits say nothing of the time between two calls.
+/// Times with coarser digits say nothing about the time between two calls.
 const COARSEST_NS: u64 = 1_000_000;
 
 /// The importer of this format.
@@ -82,11 +82,11 @@ struct Reader<'a> {
     /// Name of the file, for a process that is not named.
     own_name: Vec<u8>,
     tasks: Table<u32, Task>,
-    /// Tasks of which lines have told, and not yet their end. strace names the task of a line only while there are several.
+    /// Tasks that have had lines but no end yet. strace names the task of a line only while there are several.
     alive: BTreeSet<u32>,
     /// The task that was there first; 0 = not known.
     main: u32,
-    /// The beginning of a line that strace's own words ended.
+    /// The beginning of a line that a message of strace interrupted.
     broken: Vec<u8>,
     summary: Option<Columns>,
     has_lines: bool,
@@ -128,14 +128,14 @@ impl<'a> Reader<'a> {
             self.summary = Some(columns);
             return;
         }
-        // A last line that may be cut: its end may be in the middle of a text that looks like one.
+        // The last line may be truncated, in the middle of a text that looks like an end.
         if !line.ended {
             return;
         }
         if self.summary(text) {
             return;
         }
-        // On a terminal strace's own words come in the middle of the call that made a process: its rest is the next line.
+        // On a terminal, a message of strace interrupts the call that created a process; the rest of the call is on the next line.
         if text.ends_with(b" attached")
             && let Some(at) = memchr::memmem::find(text, ATTACHED)
             && at > 0
@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes a line of a summary. False when it is none.
+    /// Reads a line of a summary; false if it is not one.
     fn summary(&mut self, text: &[u8]) -> bool {
         let Some(columns) = &self.summary else {
             return false;
@@ -164,7 +164,7 @@ impl<'a> Reader<'a> {
         match columns.row(text) {
             Some(Meaning::Rule) => {}
             Some(Meaning::Total) => self.summary = None,
-            // With -C the calls above are those of the summary.
+            // With -C, the summary repeats the calls above.
             Some(Meaning::Row(_)) if self.has_lines => self.passed_summary = true,
             Some(Meaning::Row(row)) => {
                 let (name, ns) = (self.calls.name(row.name), row.seconds.ns);
@@ -209,7 +209,7 @@ impl<'a> Reader<'a> {
             What::Resumed(call) => {
                 let name = self.calls.name(call.name);
                 let task = self.task(pid, time, b"");
-                // Its begin may be before that of the file.
+                // It may have started before the file.
                 let start = match self.calls.take_open(task) {
                     Some((open, start)) if open == name => start,
                     _ => None,
@@ -253,7 +253,7 @@ impl<'a> Reader<'a> {
             Time::Epoch(ns) => (Clock::Utc, ns),
             Time::Day(ns) => {
                 let last = self.now.unwrap_or(ns);
-                // Midnight, not one of the small steps back of lines of several CPUs.
+                // Midnight, not one of the small steps back between lines of several CPUs.
                 if last.saturating_sub(self.days.saturating_add(ns)) > DAY_NS / 2 {
                     self.days = self.days.saturating_add(DAY_NS);
                 }
@@ -327,8 +327,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The first task, if its lines say later what they do not say while it is alone: the first number of which no line tells that
-/// strace attached to it.
+/// The first task, whose number is missing in lines while it is alone: the first number without a line that says that strace attached to
+/// it.
 fn main_task(head: &[u8]) -> u32 {
     let mut attached = BTreeSet::new();
     for text in head.split(|byte| *byte == b'\n') {

@@ -1,13 +1,12 @@
-//! What `perf trace` writes: a line a call, or a summary (`-s`).
+//! What `perf trace` writes: a line per call, or a summary (`-s`).
 //!
 //! # Format
-//! `time ( duration ms): comm/tid name(arguments) = result`, times in milliseconds since the trace began; with one task
-//! only `comm/tid` is not there. A call that is interrupted ends its line with `...`; its end is a line
-//! `... [continued]: name()) = result`, whose time is that of the begin. Page faults (`-F`) are `minfault` and `majfault`.
-//! A summary has a table for each task.
+//! `time ( duration ms): comm/tid name(arguments) = result`, times in milliseconds since the trace began; with only one task, `comm/tid` is
+//! missing. The line of an interrupted call ends with `...`; its end is a line `... [continued]: name()) = result`, with the time of its
+//! start. Page faults (`-F`) are `minfault` and `majfault`. A summary has a table for each task.
 //!
 //! # Rows
-//! See [`super::calls`]. A summary has sums and no distribution: no latencies are made of it.
+//! See [`super::calls`]. A summary has sums and no distribution, so it gives no latencies.
 
 use std::io::Read;
 use std::path::Path;
@@ -25,7 +24,7 @@ use crate::samples::{Process, Table};
 use crate::text::{decimal, file_name, trim_start};
 use crate::{Import, ImportError, Importer, Lines};
 
-/// What stands between the head of a line and a call that goes on.
+/// What comes between the head of a line and a call that is continued.
 const CONTINUED: &[u8] = b"... [continued]: ";
 
 /// The importer of this format.
@@ -64,7 +63,7 @@ struct Parsed<'a> {
     start: Option<i64>,
     duration: Option<Digits>,
     comm: &'a [u8],
-    /// 0 = not said.
+    /// 0 = not given.
     tid: u32,
     what: What<'a>,
 }
@@ -108,7 +107,7 @@ fn parse(text: &[u8]) -> Option<Parsed<'_>> {
 
 /// `comm/tid` and what follows; a program's name may have blanks and slashes.
 fn task(text: &[u8]) -> (&[u8], u32, &[u8]) {
-    // What follows the first parenthesis is arguments, unless the name begins with one.
+    // Arguments follow the first parenthesis, unless the name begins with one.
     for slash in memchr::memchr_iter(b'/', text) {
         let behind = &text[slash + 1..];
         let end = behind.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -149,7 +148,7 @@ fn what(text: &[u8]) -> Option<What<'_>> {
 /// Milliseconds with decimals.
 fn milliseconds(text: &[u8]) -> Option<Digits> {
     let seconds = digits(text)?;
-    // No more than six decimals, or there were no whole nanoseconds.
+    // At most six decimals: more would not be whole nanoseconds.
     (seconds.unit_ns >= 1_000 && memchr::memchr(b'.', text).is_some()).then_some(Digits {
         ns: seconds.ns / 1_000,
         unit_ns: seconds.unit_ns / 1_000,
@@ -229,7 +228,7 @@ impl<'a> Reader<'a> {
     fn line(&mut self, line: Line<'_>) {
         let text = line.bytes;
         let trimmed = text.trim_ascii();
-        // A last line that may be cut: a number could have more digits.
+        // The last line may be truncated: a number could have more digits.
         if trimmed.is_empty() || !line.ended {
             return;
         }
@@ -251,14 +250,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes a line of a summary. False when it is none.
+    /// Reads a line of a summary; false if it is not one.
     fn summary(&mut self, text: &[u8]) -> bool {
         if let Some((comm, tid)) = table_of(text) {
             self.table = Some(self.task(comm, tid, None));
             return true;
         }
         if let Some(row) = row(text) {
-            // With -S the calls above are those of the summary.
+            // With -S, the summary repeats the calls above.
             if self.has_lines {
                 self.passed_summary = true;
                 return true;

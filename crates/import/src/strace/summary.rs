@@ -35,7 +35,7 @@ pub(super) enum Meaning<'a> {
     Total,
 }
 
-/// `% time     seconds  usecs/call     calls    errors syscall`; none when it is no head of such a table.
+/// `% time     seconds  usecs/call     calls    errors syscall`; none if it is not the head of such a table.
 pub(super) fn head(line: &[u8]) -> Option<Columns> {
     let line = line.trim_ascii();
     let rest = line.strip_prefix(b"% time")?;

@@ -1,4 +1,4 @@
-//! Real traces, where they are at hand. Their place is given by DBTIME_TRACES.
+//! Real traces, if they are at hand, in the folder given by DBTIME_TRACES.
 
 #![allow(dead_code, reason = "no test program uses all of it")]
 
@@ -8,11 +8,11 @@ use std::process::Command;
 
 /// Tells the person who runs the tests, whether they pass or not: what `eprintln` writes is shown for failures only.
 pub(crate) fn say(text: &str) {
-    // There is nobody to tell when standard error is closed.
+    // There is nobody to tell if standard error is closed.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Files of the folder that end like this; says so loudly when there is no folder.
+/// Files of the folder with these endings; says so loudly if there is no folder.
 pub(crate) fn samples(endings: &[&str]) -> Vec<PathBuf> {
     match traces() {
         Some(folder) => files_in(&folder, endings),
@@ -20,7 +20,7 @@ pub(crate) fn samples(endings: &[&str]) -> Vec<PathBuf> {
     }
 }
 
-/// The same of a folder beside it.
+/// The same for a folder next to it.
 pub(crate) fn samples_beside(folder: &str, endings: &[&str]) -> Vec<PathBuf> {
     match traces() {
         Some(traces) => files_in(&traces.with_file_name("").join(folder), endings),
@@ -51,7 +51,7 @@ fn files_in(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// What a script of awk in this folder makes of a file; none, said loudly, where there is no awk.
+/// What an awk script in this folder makes of a file; none, said loudly, if there is no awk.
 pub(crate) fn by_awk(script: &str, path: &Path) -> Option<String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(script);
     let output = match Command::new("awk").arg("-f").arg(script).arg(path).output() {

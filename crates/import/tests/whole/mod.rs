@@ -34,7 +34,7 @@ pub(crate) fn of_files(paths: &[PathBuf]) -> Result<Whole, ImportError> {
     of_files_with(&Options::default(), paths)
 }
 
-/// As [`of_files`], with what the person who imports knows.
+/// As [`of_files`], with options.
 pub(crate) fn of_files_with(options: &Options, paths: &[PathBuf]) -> Result<Whole, ImportError> {
     let mut rows = Rows::default();
     let imported = options.import(
@@ -56,7 +56,7 @@ pub(crate) fn of_text(text: impl Into<Vec<u8>>) -> Result<Whole, ImportError> {
     of_text_with(&Options::default(), text)
 }
 
-/// As [`of_text`], with what the person who imports knows.
+/// As [`of_text`], with options.
 pub(crate) fn of_text_with(options: &Options, text: impl Into<Vec<u8>>) -> Result<Whole, ImportError> {
     let mut rows = Rows::default();
     let stream: Box<dyn Read + Send> = Box::new(Cursor::new(text.into()));

@@ -1,6 +1,6 @@
-//! Who has called sudo: what root makes for a person is to belong to that person.
+//! Who called sudo: what root makes for a person should belong to that person.
 
-/// A user, and the group that new files of theirs have.
+/// A user, and the group of their new files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
     /// User.
@@ -9,8 +9,8 @@ pub struct Owner {
     pub gid: u32,
 }
 
-/// The user who has called sudo; none where this does not run as root, or nobody has. The variables are sudo's own: whoever can set
-/// them for a process of root's can do anything else as well.
+/// The user who called sudo; none if this does not run as root, or nobody has. The variables are sudo's own: whoever can set them
+/// for a root process can do anything else as well.
 pub fn caller_of_sudo() -> Option<Owner> {
     if !rustix::process::geteuid().is_root() {
         return None;

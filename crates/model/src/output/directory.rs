@@ -51,7 +51,7 @@ impl Directory {
         })
     }
 
-    /// Opens a directory; what is missing of it is made, for all to read.
+    /// Opens a directory; missing parts of its path are made, readable by all.
     ///
     /// # Errors
     /// As [`Directory::open`], or it cannot be made.
@@ -96,7 +96,7 @@ impl Directory {
         Ok(fstat(&self.fd)?.st_uid == ours && self.names()?.is_empty())
     }
 
-    /// Opens a directory in it; a link is none.
+    /// Opens a directory in it; a link is not one.
     ///
     /// # Errors
     /// There is none, or it cannot be read.
@@ -108,8 +108,8 @@ impl Directory {
         })
     }
 
-    /// Opens a directory in it, or makes it for its owner only (0700); one that is made belongs to who has called sudo, if somebody
-    /// has. Several may do so at once. Whose it is matters to nobody who makes what is for its owner only, and follows no links.
+    /// Opens a directory in it, or makes it for its owner only (0700); a new one belongs to the user who called sudo, if any.
+    /// Several may do so at once. Whose it is does not matter to callers that make files for their owner only, and follow no links.
     ///
     /// # Errors
     /// It cannot be made or read, or the name is that of something else.
@@ -126,12 +126,12 @@ impl Directory {
             Err(e) => return Err(e.into()),
         };
         let directory = self.open_directory(name)?;
-        // One in which something is already is not what was made: somebody has put it in its place.
+        // If there is something in it already, it is not what was made: somebody has put it in its place.
         if let (true, Some(Owner { uid, gid })) = (is_new, caller_of_sudo())
             && directory.names()?.is_empty()
         {
             let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
-            // Where it cannot be given away it stays root's: better than none.
+            // If it cannot be given away it stays root's: better than none.
             let _ = rustix::fs::fchown(&directory.fd, Some(uid), Some(gid));
         }
         if is_new {
@@ -140,12 +140,12 @@ impl Directory {
         Ok(directory)
     }
 
-    /// Opens a file in it for reading. Only a regular file is one: no link, no FIFO, no device.
+    /// Opens a file in it for reading. Only a regular file counts: no link, no FIFO, no device.
     ///
     /// # Errors
     /// There is none, it is something else, or it cannot be read.
     pub fn open_file(&self, name: &OsStr) -> io::Result<File> {
-        // Not blocking: a FIFO without a writer must not hold us up until it has been looked at.
+        // Non-blocking: a FIFO without a writer must not hold us up before its type is checked.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let what = match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode {
             mode if FileType::from_raw_mode(mode) == FileType::RegularFile => {
@@ -163,7 +163,7 @@ impl Directory {
         ))
     }
 
-    /// Names of what is in it, in no order.
+    /// Names of what is in it, in no particular order.
     ///
     /// # Errors
     /// It cannot be read.
@@ -192,7 +192,7 @@ impl Directory {
         file.commit(self, name)
     }
 
-    /// The same directory once more.
+    /// Another handle on the same directory.
     ///
     /// # Errors
     /// There are too many open files.
@@ -203,8 +203,7 @@ impl Directory {
         })
     }
 
-    /// Locks it for who writes in it, until the lock is dropped or its process ends, however it ends; none when another one has
-    /// it. It keeps nobody from anything who does not ask for it.
+    /// Advisory lock for a writer, until it is dropped or its process ends, however it ends; none if another one has it.
     ///
     /// # Errors
     /// The file system has no locks, or the directory cannot be read.
@@ -220,7 +219,7 @@ impl Directory {
     /// Whose it is.
     ///
     /// # Errors
-    /// It cannot be looked at.
+    /// Its status cannot be read.
     pub fn owner(&self) -> io::Result<u32> {
         Ok(fstat(&self.fd)?.st_uid)
     }
@@ -228,23 +227,23 @@ impl Directory {
     /// Whether others than its owner may write in it.
     ///
     /// # Errors
-    /// It cannot be looked at.
+    /// Its status cannot be read.
     pub fn is_writable_by_others(&self) -> io::Result<bool> {
         Ok(fstat(&self.fd)?.st_mode & 0o022 != 0)
     }
 
-    /// Whether there is something of this name.
+    /// Whether there is something with this name.
     ///
     /// # Errors
-    /// It cannot be looked at.
+    /// Its status cannot be read.
     pub fn contains(&self, name: &OsStr) -> io::Result<bool> {
         Ok(self.stat(name)?.is_some())
     }
 
-    /// Gives a file another name, in place of one that has it; on the disk when this returns.
+    /// Gives a file another name, replacing one that has it; on disk when this returns.
     ///
     /// # Errors
-    /// It cannot be renamed: both are as they were.
+    /// It cannot be renamed: both are unchanged.
     pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         #[cfg(test)]
         super::killed::step(&self.path)?;
@@ -252,7 +251,7 @@ impl Directory {
         self.sync()
     }
 
-    /// Removes a file, or a link and not what it leads to. That there is none is no error.
+    /// Removes a file, or a link but not its target. It is no error if there is none.
     ///
     /// # Errors
     /// It cannot be removed.
@@ -267,7 +266,7 @@ impl Directory {
         }
     }
 
-    /// Removes a directory in it with everything in that; links are removed, not followed. That there is none is no error.
+    /// Removes a directory in it with everything in that; links are removed, not followed. It is no error if there is none.
     ///
     /// # Errors
     /// Something cannot be removed.
@@ -292,7 +291,7 @@ impl Directory {
             super::killed::step(&self.path)?;
             match unlinkat(&self.fd, &name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
-                // What Linux and POSIX say of a directory.
+                // What Linux and POSIX say about a directory.
                 Err(Errno::ISDIR | Errno::PERM) => self.remove_directory(&name)?,
                 Err(e) => return Err(e.into()),
             }
@@ -300,7 +299,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Gives it and everything in it to another user. Links themselves are given, not what they lead to.
+    /// Gives it and everything in it to another user. Links themselves are given, not their targets.
     ///
     /// # Errors
     /// Something cannot be given.
@@ -319,7 +318,7 @@ impl Directory {
         Ok(rustix::fs::fchown(&self.fd, owner, group)?)
     }
 
-    /// What is there under a name, itself and not what it leads to; none when there is nothing.
+    /// What has this name, a link itself and not its target; none if there is nothing.
     pub(super) fn stat(&self, name: &OsStr) -> io::Result<Option<Stat>> {
         match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
@@ -328,7 +327,7 @@ impl Directory {
         }
     }
 
-    /// Whether this name leads here (now).
+    /// Whether this name refers to this directory (now).
     pub(super) fn is(&self, parent: &Directory, name: &OsStr) -> io::Result<bool> {
         let own = fstat(&self.fd)?;
         let there = parent.stat(name)?;
@@ -341,7 +340,7 @@ impl Directory {
         std::fs::read_link(format!("/proc/self/fd/{}", self.fd.as_raw_fd())).ok()
     }
 
-    /// Makes the names in it last, where it can be read.
+    /// Makes the names in it durable, if it can be read.
     pub(super) fn sync(&self) -> io::Result<()> {
         match lookup::readable(&self.fd) {
             // Some file systems cannot sync a directory.

@@ -1,16 +1,16 @@
 //! Tests: whoever writes below a folder is killed before any change that others can see.
 //!
-//! Everything is made by this module, and before each system call by which it changes what others find below a folder (`mkdirat`, `linkat`,
-//! `renameat`, `unlinkat`) stands a [`step`]. From the step on at which a writer is killed, none of these is made, whoever asks for it:
-//! who cleans up behind an error, a thread that merges. So what is left is what SIGKILL at that system call leaves, and, because no other one
-//! makes a difference, at every one since the step before:
+//! Everything is made by [`super`], and before each system call by which it changes what others find below a folder (`mkdirat`, `linkat`,
+//! `renameat`, `unlinkat`) there is a [`step`]. From the step on at which a writer is killed, none of these is made, whoever asks for it:
+//! cleanup after an error, a thread that merges. So what is left is what SIGKILL at that system call leaves, and, because no other one
+//! makes a difference, at every one since the previous step:
 //!
-//! - `openat`, `write` and `fsync` of a file that has no name yet (`O_TMPFILE`): with its process the file is gone. Where the file system
-//!   knows no such files it has a name that no reader takes; [`leave_unfinished`] puts one into each folder.
+//! - `openat`, `write` and `fsync` of a file that has no name yet (`O_TMPFILE`): the file is gone with its process. Where the file system
+//!   has no such files, it has a name that no reader takes; [`leave_unfinished`] puts one into each folder.
 //! - `fsync` of a directory: what it does matters when the host loses power, not when a process ends.
 //! - `flock`: the lock goes with the process, as it goes with the writer that a test drops.
 //! - `fchown`, `fchmod`: the same files, of another owner or mode.
-//! - `mkdirat` on the way to a folder that is to be there ([`super::Directory::open_or_make`]): the next one makes the others.
+//! - `mkdirat` on the way to a folder that must exist ([`super::Directory::open_or_make`]): the next process makes the rest.
 
 use std::fs;
 use std::io;
@@ -29,7 +29,7 @@ struct Life {
     is_over: bool,
 }
 
-/// As long as this is there, whoever writes below its folder makes so many changes and no more.
+/// While this exists, whoever writes below its folder makes so many changes and no more.
 pub(crate) struct Mortal {
     home: PathBuf,
 }
@@ -63,7 +63,7 @@ fn lives() -> MutexGuard<'static, Vec<Life>> {
     MORTAL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Before a change in this folder.
+/// Called before a change in this folder.
 pub(super) fn step(folder: &Path) -> io::Result<()> {
     let mut lives = lives();
     let is_below = |life: &&mut Life| life.home.iter().any(|home| folder.starts_with(home));
@@ -88,7 +88,7 @@ pub(super) fn step_in(folder: impl AsFd) -> io::Result<()> {
     step(&fs::read_link(format!("/proc/self/fd/{fd}"))?)
 }
 
-/// Puts into this folder and all below it what a killed writer leaves where files cannot be without a name.
+/// Puts into this folder and all below it what a killed writer leaves where files without a name are not supported.
 pub(crate) fn leave_unfinished(folder: &Path) {
     fs::write(folder.join(".dbtime-0000000000000000.tmp"), "PAR1").expect("it can be written");
     for entry in fs::read_dir(folder).expect("a folder") {

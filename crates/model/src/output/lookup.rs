@@ -29,8 +29,8 @@ pub(super) enum Missing {
     Make,
 }
 
-/// Opens a directory step by step. A link on the way is followed only if it can be meant for who runs this: see
-/// [`is_trusted`].
+/// Opens a directory step by step. A link on the way is followed only if it can be meant for the user who runs
+/// this: see [`is_trusted`].
 pub(super) fn directory(path: &Path, missing: Missing) -> io::Result<OwnedFd> {
     let mut at = start(path)?;
     // The next step comes last.
@@ -40,14 +40,14 @@ pub(super) fn directory(path: &Path, missing: Missing) -> io::Result<OwnedFd> {
         match openat(&at, &name, PASSED, Mode::empty()) {
             Ok(next) => at = next,
             Err(Errno::NOENT) if missing == Missing::Make => {
-                // Made by another at the same time is as good.
+                // If somebody else makes it at the same time, that is as good.
                 match mkdirat(&at, &name, Mode::from_raw_mode(0o755)) {
                     Err(Errno::EXIST) | Ok(()) => {}
                     Err(e) => return Err(e.into()),
                 }
                 at = openat(&at, &name, PASSED, Mode::empty())?;
             }
-            // What a link is called here depends on the kernel.
+            // Which error a link causes here depends on the kernel.
             Err(e @ (Errno::NOTDIR | Errno::LOOP)) => {
                 let link = openat(
                     &at,
@@ -103,20 +103,20 @@ fn steps(path: &Path) -> Vec<OsString> {
     steps
 }
 
-/// Whether a link is root's or of who runs this, in a directory into which nobody else can have put it.
+/// Whether a link is root's or of the user who runs this, in a directory where nobody else can have put it.
 fn is_trusted(link: &Stat, directory: &Stat) -> bool {
     let others_write = Mode::from_raw_mode(directory.st_mode).contains(Mode::WOTH);
     let is_sticky = Mode::from_raw_mode(directory.st_mode).contains(Mode::SVTX);
     is_ours(link.st_uid) && is_ours(directory.st_uid) && (!others_write || is_sticky)
 }
 
-/// Root, who runs this, and who has called sudo.
+/// Root, the user who runs this, and the one who called sudo.
 fn is_ours(uid: u32) -> bool {
     let own = rustix::process::geteuid().as_raw();
     uid == 0 || uid == own || caller_of_sudo().is_some_and(|caller| caller.uid == uid)
 }
 
-/// Opens an open directory once more, to read its names or to sync it.
+/// Opens an open directory again, to read its names or to sync it.
 pub(super) fn readable(directory: impl AsFd) -> io::Result<OwnedFd> {
     Ok(openat(
         directory,

@@ -1,4 +1,4 @@
-//! Where results are written: the one way to make a file or a directory that a person asked for.
+//! Where results are written: the only way to make a file or a directory that a person asked for.
 //!
 //! dbtime writes as root, often below a directory that belongs to somebody else, who can rename what is in it and put links
 //! and FIFOs in its place at any moment. So a name is looked up once and what it leads to stays open: everything is made
@@ -10,9 +10,9 @@
 //! NewFile    a file without a name, or with a temporary one: gets its name when it is whole
 //! ```
 //!
-//! A file that is there already is replaced when the new one is whole, so that a full disk does not cost the old one, and
-//! the new one has its own mode and owner. What is there and is no file is written only where nobody but its owner can
-//! mean anything by it: see [`Place::write`].
+//! An existing file is replaced when the new one is whole, so that a full disk does not cost the old one, and the new one
+//! has its own mode and owner. Anything else that is there is written to only if nobody else can have planted it: see
+//! [`Place::write`].
 
 mod caller;
 mod directory;
@@ -29,7 +29,7 @@ pub use place::{Place, Readers};
 
 use rustix::fs::Mode;
 
-/// Mode of files: recordings and reports hold SQL, user names and symbols.
+/// Mode of files: recordings and reports contain SQL, user names and symbols.
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// Mode of directories.
 const DIRECTORY_MODE: Mode = Mode::RWXU;

@@ -17,7 +17,7 @@ use super::{Directory, FILE_MODE, Owner};
 const TRIES: u32 = 100;
 
 /// A file without a name, so that nothing is left of it however this program ends; with a temporary one where the file
-/// system knows no other way. Dropped before [`Place::name`](super::Place::name) it is gone.
+/// system has no other way. Dropped before [`Place::name`](super::Place::name) it is gone.
 #[derive(Debug)]
 pub struct NewFile {
     file: File,
@@ -34,7 +34,7 @@ impl NewFile {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         if let Ok(fd) = openat(directory, ".", flags | OFlags::TMPFILE, FILE_MODE) {
             let file = File::from(fd);
-            // By this name it is linked in the end.
+            // This is the name that it will be linked by.
             if statat(CWD, in_proc(&file), AtFlags::empty()).is_ok() {
                 return Ok(NewFile {
                     file,
@@ -72,16 +72,16 @@ impl NewFile {
     /// Gives it to another user.
     ///
     /// # Errors
-    /// The file system knows no owners, or this process may not.
+    /// The file system has no owners, or this process may not change them.
     pub(super) fn give(&self, owner: Owner) -> io::Result<()> {
         let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
         Ok(fchown(&self.file, Some(uid), Some(gid))?)
     }
 
-    /// Gives it its name, in place of a file that has it; on the disk when this returns. Returns its length in bytes.
+    /// Gives it its name, replacing a file that has it; on disk when this returns. Returns its length in bytes.
     ///
     /// # Errors
-    /// It cannot be written or named: what had the name before is as it was.
+    /// It cannot be written or named: what had the name before is unchanged.
     pub(super) fn commit(mut self, directory: &Directory, name: &OsStr) -> io::Result<u64> {
         self.file.sync_all()?;
         let bytes = self.file.metadata()?.len();
@@ -132,7 +132,7 @@ impl Drop for NewFile {
             if super::killed::step_in(directory).is_err() {
                 return;
             }
-            // It is of no use to anyone; a drop has nobody to tell.
+            // It is of no use to anyone; a drop cannot report errors.
             let _ = unlinkat(directory, name, AtFlags::empty());
         }
     }

@@ -14,9 +14,9 @@ use super::{Directory, NewFile, caller_of_sudo};
 /// Who may read a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
-    /// Its owner: what holds SQL, user names or symbols.
+    /// Its owner: for what contains SQL, user names or symbols.
     Owner,
-    /// Everyone: what says nothing of anybody's data.
+    /// Everyone: for what says nothing about anybody's data.
     Everyone,
 }
 
@@ -28,7 +28,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Opens the directory that an output is to be in.
+    /// Opens the directory that an output will be in.
     ///
     /// # Errors
     /// There is none, another user's link is on the way, or the path ends in no name.
@@ -73,7 +73,7 @@ impl Place {
         parent.join(&self.name)
     }
 
-    /// Whether something has this name; a link that leads nowhere is something.
+    /// Whether something has this name; a dangling link counts.
     ///
     /// # Errors
     /// It cannot be found out.
@@ -89,7 +89,7 @@ impl Place {
         self.directory.create_directory(&self.name)
     }
 
-    /// Opens a directory that has this name; a link is none.
+    /// Opens a directory that has this name; a link is not one.
     ///
     /// # Errors
     /// See [`Directory::open_directory`].
@@ -105,7 +105,7 @@ impl Place {
         self.directory.remove_directory(&self.name)
     }
 
-    /// Removes a directory in which nothing is.
+    /// Removes an empty directory.
     ///
     /// # Errors
     /// It cannot be removed.
@@ -121,7 +121,7 @@ impl Place {
         self.directory.remove_file(&self.name)
     }
 
-    /// Where a directory that was made here is now, if it is here no longer.
+    /// Where a directory that was made here is now, if it is no longer here.
     pub fn moved(&self, made: &Directory) -> Option<PathBuf> {
         match made.is(&self.directory, &self.name) {
             Ok(true) => None,
@@ -129,13 +129,13 @@ impl Place {
         }
     }
 
-    /// Makes a file of what `fill` writes; one for its owner only belongs to who has called sudo, if somebody has.
+    /// Makes a file of what `fill` writes; one for its owner only belongs to the user who called sudo, if any.
     ///
-    /// A file that is there is replaced when the new one is whole. Of what else may be there, a FIFO of our own and a character
-    /// device of our own or of root (`/dev/null`, a terminal) are written as they are; links are never followed.
+    /// An existing file is replaced when the new one is whole. Of what else may be there, our own FIFO and a character device
+    /// of ours or root's (`/dev/null`, a terminal) are written to as they are; links are never followed.
     ///
     /// # Errors
-    /// It cannot be written, or the name belongs to something that nothing is written to.
+    /// It cannot be written, or the name belongs to something that must not be written to.
     pub fn write(
         &self,
         readers: Readers,
@@ -152,7 +152,7 @@ impl Place {
             Readers::Everyone => file.for_all_to_read()?,
             Readers::Owner => {
                 if let Some(caller) = caller_of_sudo() {
-                    // Where a file cannot be given away it stays root's: better than none.
+                    // If a file cannot be given away it stays root's: better than none.
                     let _ = file.give(caller);
                 }
             }
@@ -174,15 +174,15 @@ impl Place {
         }
     }
 
-    /// Gives a file this name, in place of a file that has it. Returns its length in bytes.
+    /// Gives a file this name, replacing a file that has it. Returns its length in bytes.
     ///
     /// # Errors
-    /// It cannot be written or named: what had the name before is as it was.
+    /// It cannot be written or named: what had the name before is unchanged.
     pub fn name(&self, file: NewFile) -> io::Result<u64> {
         file.commit(&self.directory, &self.name)
     }
 
-    /// What is there and takes what is written; none when a file is to be made.
+    /// What is there and can be written to as it is; none if a file is to be made.
     fn written_in_place(&self) -> io::Result<Option<BufWriter<File>>> {
         let Some(stat) = self.directory.stat(&self.name)? else {
             return Ok(None);

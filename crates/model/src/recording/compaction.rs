@@ -1,14 +1,14 @@
-//! Many small segments become one: a recording that goes on for days stays a few files.
+//! Merges many small segments into one: a recording that goes on for days stays a few files.
 //!
-//! Whoever writes it may be killed at any moment. These are the steps; each has happened or has not:
+//! The writer may be killed at any moment. These are the steps; each has happened or has not:
 //!
 //! 1. the rows of the segments FIRST to LAST of every table are written to `LAST.merged`, which nobody reads;
-//! 2. `meta.json` says that FIRST to LAST are one: from now on its readers take `LAST.merged`, and no single file of these;
+//! 2. `meta.json` says that FIRST to LAST are one: from now on its readers take `LAST.merged`, and none of the single files;
 //! 3. the single files below LAST are removed;
 //! 4. `LAST.merged` takes the place of `LAST.parquet`.
 //!
-//! No row is there twice and none is missing, after each step, for readers of `meta.json`. Who reads all files of a folder
-//! finds the single ones up to the third step, some of them during it, and all rows again after the fourth.
+//! After each step, no row is there twice and none is missing for readers of `meta.json`. Those who read all files of a folder
+//! find the single ones up to the third step, some of them during it, and all rows again after the fourth.
 
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
@@ -24,7 +24,7 @@ use crate::output::Directory;
 /// What is being written is kept in memory up to this many bytes; then a row group of the file is complete.
 const MOST_MEMORY: usize = 32 << 20;
 
-/// First step, of one table. Returns bytes written; 0 when there is nothing of these segments. When it fails, [`undo`] it for all.
+/// First step, for one table. Returns bytes written; 0 if it has nothing in these segments. If it fails, [`undo`] it for all.
 pub(super) fn merge(table: &Directory, range: Merged) -> Result<u64, RecordingError> {
     let sources: Vec<OsString> = segments_in(table)
         .into_iter()
@@ -77,14 +77,14 @@ pub(super) fn merge(table: &Directory, range: Merged) -> Result<u64, RecordingEr
         .map_err(|e| RecordingError::io(&table.path().join(&name), e))
 }
 
-/// Removes what the first step has left, as far as that can be: nobody reads it.
+/// Removes what the first step has left, as far as possible: nobody reads it.
 pub(super) fn undo(tables: &[Directory], range: Merged) {
     for table in tables {
         let _ = remove(table, &merged_name(range.last));
     }
 }
 
-/// Third and fourth step, of one table, as far as they have not been made.
+/// Third and fourth step, for one table, as far as they have not been taken.
 pub(super) fn tidy(
     table: &Directory,
     range: Merged,

@@ -1,4 +1,4 @@
-//! Rows of a table as a Parquet file that lies elsewhere than in a recording: the same columns, and some that say whose they are.
+//! Rows of a table as a Parquet file outside a recording: the same columns, and some that say whose they are.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use parquet::arrow::ArrowWriter;
 use super::segment::{Effort, ROWS_AT_A_TIME, fields, options};
 use crate::Table;
 
-/// A file of a table that is being made, in memory.
+/// A file of a table that is being built in memory.
 pub struct TableEncoder<T> {
     writer: ArrowWriter<Vec<u8>>,
     /// Columns of the table.
     of_table: Vec<FieldRef>,
     /// All columns.
     schema: Arc<Schema>,
-    /// What stands in each row of the others.
+    /// Values of the other columns, the same in each row.
     values: Vec<String>,
     table: std::marker::PhantomData<fn() -> T>,
 }
 
 impl<T: Table> TableEncoder<T> {
-    /// Columns of the table, and behind them texts that are the same in all rows: name and text.
+    /// Columns of the table, followed by texts that are the same in all rows: name and text.
     ///
     /// # Errors
     /// A name is that of a column of the table.
@@ -47,7 +47,7 @@ impl<T: Table> TableEncoder<T> {
         })
     }
 
-    /// Adds rows as a row group: what a reader can leave out by its smallest and largest values.
+    /// Adds rows as a row group: what a reader can skip by its smallest and largest values.
     ///
     /// # Errors
     /// They cannot be encoded.

@@ -1,4 +1,4 @@
-//! Where the files of a recording lie: in its directory, or wherever somebody else keeps parts of recordings.
+//! Where the files of a recording are: in its directory, or wherever else parts of recordings are kept.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,16 +16,16 @@ use crate::output::Directory;
 pub struct TableFile {
     /// The table.
     pub table: &'static str,
-    /// What it is called where it lies.
+    /// Its name where it is kept.
     pub name: OsString,
     /// Where it is, for messages.
     pub path: PathBuf,
-    /// Sessions of different recordings may have the same identity: those of files with another number here are others. None: they
-    /// have the identity that stands in the file.
+    /// Sessions of different recordings may have the same identity: files with different numbers here have different sessions.
+    /// None: they have the identity that is in the file.
     pub whose: Option<u64>,
 }
 
-/// Bytes that were read of files, of how many.
+/// How many bytes of files were read, and how many there are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BytesRead {
     /// Read.
@@ -34,7 +34,7 @@ pub struct BytesRead {
     pub all: u64,
 }
 
-/// The files of which a recording is made. What is in them is believed by nobody: who reads them decodes within bounds.
+/// The files of which a recording is made. Their contents are not trusted: readers decode them within bounds.
 pub trait Files: fmt::Debug + Send + Sync {
     /// Where they are, for messages.
     fn place(&self) -> &Path;
@@ -45,7 +45,7 @@ pub trait Files: fmt::Debug + Send + Sync {
     /// It cannot be found out.
     fn of_table(&self, table: &'static str) -> Result<Vec<TableFile>, RecordingError>;
 
-    /// What is in one of them.
+    /// The contents of one of them.
     ///
     /// # Errors
     /// It cannot be read, or is larger than any that dbtime writes.
@@ -72,7 +72,7 @@ impl Files for InDirectory {
     fn of_table(&self, table: &'static str) -> Result<Vec<TableFile>, RecordingError> {
         let directory = match self.directory.open_directory(table.as_ref()) {
             Ok(directory) => directory,
-            // A table that was not known to the writer.
+            // A table that the writer did not know.
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(e) => return Err(RecordingError::io(&self.place().join(table), e)),
         };
@@ -90,7 +90,7 @@ impl Files for InDirectory {
             .collect();
         for of in &segments.merged {
             let name = merged_name(of.last);
-            // One that cannot be looked at is named when it is read.
+            // One that cannot be checked is reported when it is read.
             if directory.contains(&name).unwrap_or(true) {
                 files.insert(of.last, name);
             }

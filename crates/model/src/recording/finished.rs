@@ -1,7 +1,7 @@
-//! The segments of a recording that nobody writes any longer become one.
+//! Merges the segments of a recording that is no longer being written into one.
 //!
-//! The steps are those of [`super::compaction`]. All segments become a new one of no rows of its own, whose number no segment
-//! has: a file of that number means nothing to anybody until `meta.json` says what it is. One in which the recorder was killed goes before.
+//! The steps are those of [`super::compaction`]. All segments become a new one without rows of its own and with an unused number: a file of
+//! that number means nothing until `meta.json` says what it is. One in which the recorder was killed is removed first.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,7 +11,7 @@ use super::writer::{TABLES, write_meta};
 use super::{META_FILE, Merged, Meta, Recording, RecordingError, compaction, segment_files, segment_name};
 use crate::output::Directory;
 
-/// What has become of a recording.
+/// What [`compact`] has made of a recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Compacted {
     /// Files of all tables, before and after.
@@ -20,7 +20,7 @@ pub struct Compacted {
     pub bytes: (u64, u64),
 }
 
-/// Merges all segments of a recording whose recorder has ended or was killed: one file of each table is left. Ended at any moment,
+/// Merges all segments of a recording whose recorder has ended or was killed: one file of each table is left. Whenever it is interrupted,
 /// every row is there once.
 ///
 /// # Errors
@@ -29,7 +29,7 @@ pub fn compact(path: &Path) -> Result<Compacted, RecordingError> {
     compact_while(path, &mut || true)
 }
 
-/// The same, as long as `may_go_on` says so before each step: what is left by who is killed.
+/// The same, as long as `may_go_on` says so before each step: tests see what a killed process leaves.
 fn compact_while(path: &Path, may_go_on: &mut dyn FnMut() -> bool) -> Result<Compacted, RecordingError> {
     let failed = |e| RecordingError::io(path, e);
     let directory = Directory::open(path).map_err(failed)?;
@@ -49,7 +49,7 @@ fn compact_while(path: &Path, may_go_on: &mut dyn FnMut() -> bool) -> Result<Com
                     .to_string(),
             ));
         }
-        // Nobody writes what says that it is complete.
+        // Nobody writes to a recording that says it is complete.
         Err(_) if meta.complete => None,
         Err(e) => {
             return Err(not_ours(format!(
@@ -66,7 +66,7 @@ fn compact_while(path: &Path, may_go_on: &mut dyn FnMut() -> bool) -> Result<Com
     let tables: Vec<Directory> = TABLES
         .iter()
         .filter_map(|table| match directory.open_directory(table.as_ref()) {
-            // One that was not known to who wrote it.
+            // A table that its writer did not know.
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             opened => Some(opened.map_err(|e| RecordingError::io(&path.join(table), e))),
         })
@@ -86,13 +86,13 @@ fn merge_all(
     mut meta: Meta,
     may_go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(), RecordingError> {
-    // What was begun before is ended first.
+    // What was begun before is finished first.
     for &range in &meta.segments.merged {
         for table in tables {
             compaction::tidy(table, range, may_go_on)?;
         }
     }
-    // The segment in which a recorder was killed has the number that the new one gets: its rows are no part of the recording.
+    // The segment in which a recorder was killed has the number that the new one gets: its rows are not part of the recording.
     for table in tables {
         remove_what_is_no_part(table, &meta, may_go_on)?;
     }
@@ -131,7 +131,7 @@ fn merge_all(
     Ok(())
 }
 
-/// Files that a killed recorder left, or a killed attempt at this.
+/// Removes files that a killed recorder left, or a killed attempt at this.
 fn remove_what_is_no_part(
     table: &Directory,
     meta: &Meta,
@@ -179,7 +179,7 @@ mod tests {
     use crate::recording::{Problem, RecordingWriter, SCHEMA_VERSION};
     use crate::{CounterRow, Rows, SessionId, StatementRow};
 
-    /// A recording of so many segments, of which the first so many are one already. Every second one has a statement.
+    /// A recording of `segments` segments, of which the first `merged` are merged already. Every second one has a statement.
     fn write(path: &Path, segments: i64, merged: i64) -> RecordingWriter {
         let meta = Meta {
             schema: SCHEMA_VERSION.to_string(),
@@ -295,7 +295,7 @@ mod tests {
         assert_whole(&path, 2);
     }
 
-    /// Its files have their names, and `meta.json` does not say so: the next number is its own.
+    /// Its files have their names, but `meta.json` does not say so: its number is the next one.
     #[test]
     fn the_segment_in_which_a_recorder_was_killed_is_no_part_of_what_is_merged() {
         let home = tempfile::tempdir().expect("a folder");
@@ -342,7 +342,7 @@ mod tests {
         assert!(compact(&path).is_ok());
     }
 
-    /// Numbers of somebody else's `meta.json`, at their ends.
+    /// Extreme numbers in somebody else's `meta.json`.
     #[test]
     fn after_the_last_number_there_is_none() {
         let home = tempfile::tempdir().expect("a folder");

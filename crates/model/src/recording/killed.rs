@@ -1,8 +1,8 @@
-//! Tests: a recorder that rotates, who merges what it has left, and who removes that, are killed at any system call of their lives.
+//! Tests: a recorder that rotates, whoever merges what it has left, and whoever removes that, are killed at any of their system calls.
 //!
-//! Why it is at any: see [`crate::output::killed`]. Where rows go is tested beside who decides it: whoever puts recordings into a store after
-//! any step of rotation and merging (`series` of the command), is killed while putting (`killed` of the store), or while removing what
-//! was put (`spool` of the agent), reads and changes the recordings of these tests by the same calls.
+//! Why at any: see [`crate::output::killed`]. Where rows go is tested next to the code that decides it: putting recordings into a
+//! store after any step of rotation and merging (`series` of the command), being killed while putting (`killed` of the store), or
+//! while removing what was put (`spool` of the agent). That code reads and changes recordings by the same calls as these tests.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -12,20 +12,20 @@ use crate::output::Directory;
 use crate::output::killed::{Mortal, leave_unfinished};
 use crate::{CounterRow, Rows, StatementRow};
 
-/// What is known to be written of a recording.
+/// What is known to have been written of a recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Known {
     /// It was begun.
     is_begun: bool,
-    /// Segments that its writer was told to be written.
+    /// Segments that were reported as written.
     segments: i64,
-    /// It was told to be complete.
+    /// It was reported as complete.
     is_complete: bool,
 }
 
 const NAMES: [&str; 2] = ["1.dbt", "2.dbt"];
 
-/// A folder on a file system in memory, where there is one: nobody waits for a disk then.
+/// A folder on an in-memory file system, if there is one: then nobody waits for a disk.
 fn folder() -> tempfile::TempDir {
     let in_memory = tempfile::tempdir_in("/dev/shm");
     in_memory.or_else(|_| tempfile::tempdir()).expect("a folder")
@@ -71,7 +71,7 @@ fn finish(writer: RecordingWriter, known: &mut Known) -> Result<(), RecordingErr
     Ok(())
 }
 
-/// What a recorder does that rotates: the next recording begins, late rows come for the one before, and its segments become one.
+/// What a rotating recorder does: the next recording begins, late rows come for the previous one, and its segments are merged.
 fn record(home: &Path, known: &mut [Known; 2]) -> Result<(), RecordingError> {
     let [of_first, of_second] = known;
     let mut first = begin(home, NAMES[0], of_first)?;
@@ -97,7 +97,7 @@ fn read(recording: &Recording) -> (Vec<i64>, Vec<u64>) {
     (counters, statements)
 }
 
-/// What was told to be written is there, each row once, and nothing else. False: there is no recording.
+/// What was reported as written is there, each row once, and nothing else. False: there is no recording.
 fn check(path: &Path, known: Known, when: &str) -> bool {
     let recording = match Recording::open(path) {
         Ok(recording) => recording,
@@ -139,7 +139,7 @@ fn a_recorder_that_is_killed_at_any_system_call_leaves_each_row_once() {
             met.push(known);
         }
         if !is_dead {
-            // All that is told, and more changes than that between them.
+            // Everything that is reported, and more changes in between.
             assert_eq!(met.len(), 11, "{met:#?}");
             assert!(changes > 80, "only {changes} changes");
             return;
@@ -172,7 +172,7 @@ fn who_merges_what_a_killed_recorder_left_may_be_killed_at_any_system_call_too()
     }
 }
 
-/// As the agent does it: what a killed one has left has a name under which nobody looks for a recording, and the next one goes on.
+/// As the agent does it: what a killed one has left has a name under which nobody looks for a recording, and the next one continues.
 #[test]
 fn who_removes_a_recording_may_be_killed_at_any_system_call() {
     let removed = OsStr::new("1.dbt.removed");
@@ -204,7 +204,7 @@ fn who_removes_a_recording_may_be_killed_at_any_system_call() {
     }
 }
 
-/// What a recorder has left that was killed after so many changes.
+/// What a recorder that was killed after so many changes has left.
 fn record_until(changes: usize, home: &Path) -> [Known; 2] {
     let mut known = [Known::default(); 2];
     let mortal = Mortal::below(home, changes);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Version of the tables and of `meta.json`. A reader takes any minor version of its own major version.
+/// Version of the tables and of `meta.json`. A reader accepts any minor version of its own major version.
 pub const SCHEMA_VERSION: &str = "1.19";
 
 /// Contents of `meta.json`. Fields that a reader does not know are ignored, so minor versions may add some.
@@ -16,9 +16,9 @@ pub struct Meta {
     pub start_us: i64,
     /// When the last segment ended, microseconds since the Unix epoch.
     pub end_us: i64,
-    /// False while recording, and for ever when the recorder was killed.
+    /// False while recording, and forever if the recorder was killed.
     pub complete: bool,
-    /// Files of other tools are being read into it, or were until their reader was killed: what there is of it means nothing. Since
+    /// Files of other tools are being imported into it, or were until the import was killed: what there is of it means nothing. Since
     /// 1.5.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub importing: bool,
@@ -37,46 +37,45 @@ pub struct Meta {
     /// Files it was made of; empty when it was recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<ImportedFile>,
-    /// Stretches of time that the rows tell of, in order, where that is not all from begin to end: snapshots in a file. Each row is
-    /// in the last second of its own. At most [`CoveredPeriod::MOST`]. Since 1.18.
+    /// Periods that the rows cover, in order, if that is not everything from beginning to end: snapshots in a file. Each row is in the
+    /// last second of its period. At most [`CoveredPeriod::MOST`]. Since 1.18.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub periods: Vec<CoveredPeriod>,
-    /// Of a recording of context switches: what cannot be told from the rows. Since 1.3.
+    /// For a recording of context switches: what the rows do not tell. Since 1.3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduling: Option<Scheduling>,
     /// Remarkable events, in order: server stopped, segment not written …
     #[serde(default)]
     pub notes: Vec<Note>,
-    /// Time that is in the numbers twice, of recordings that are read as one: sentences, which are among the notes, too.
+    /// Time that is counted twice in recordings that are read as one: sentences that are among the notes, too.
     #[serde(skip)]
     pub counted_twice: Vec<String>,
 }
 
-/// A stretch of time that rows tell of.
+/// A period that rows cover.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoveredPeriod {
-    /// When it began, microseconds since the Unix epoch; to a second where its source tells whole seconds.
+    /// When it began, microseconds since the Unix epoch; to the second if its source has whole seconds.
     pub from_us: i64,
     /// When it ended.
     pub to_us: i64,
-    /// How long it was, nanoseconds: what growth and times in it are divided by. Less than from begin to end where
-    /// neighbours were made one.
+    /// How long it was, nanoseconds: what growth and times in it are divided by. Less than its span if neighbours were merged.
     pub elapsed_ns: u64,
 }
 
 impl CoveredPeriod {
-    /// So many are kept of a recording. Of more, neighbours are made one: how long all were stays known.
+    /// How many are kept of a recording. If there are more, neighbours are merged: their total length stays known.
     pub const MOST: usize = 4096;
 
-    /// The last second that it has some of, in which its rows are: microseconds since the Unix epoch.
+    /// The last second that it overlaps, in which its rows are: microseconds since the Unix epoch.
     pub fn last_second_us(&self) -> i64 {
         const SECOND_US: i64 = 1_000_000;
         let last_us = self.to_us.saturating_sub(1).max(self.from_us);
         last_us.div_euclid(SECOND_US).saturating_mul(SECOND_US)
     }
 
-    /// What several sources tell of, in order of time: where two of them tell of the same time, it passed once. Periods of one source
-    /// follow one another, even where their ends, which are whole seconds, seem to say that they do not.
+    /// The periods of several sources, in order of time: time that two of them cover passed once. Periods of one source follow one
+    /// another, even if their ends, which are whole seconds, suggest otherwise.
     pub fn of_several(sources: impl IntoIterator<Item = Vec<CoveredPeriod>>) -> Vec<CoveredPeriod> {
         let mut all: Vec<(CoveredPeriod, usize)> = Vec::new();
         for (source, periods) in sources.into_iter().enumerate() {
@@ -84,7 +83,7 @@ impl CoveredPeriod {
         }
         all.sort_by_key(|(period, source)| (period.to_us, period.from_us, *source));
         let mut merged: Vec<CoveredPeriod> = Vec::with_capacity(all.len());
-        // Of the last of these.
+        // Sources of the last of these.
         let mut told_by: Vec<usize> = Vec::new();
         for (period, source) in all {
             match merged.last_mut() {
@@ -101,7 +100,7 @@ impl CoveredPeriod {
         CoveredPeriod::bounded(merged)
     }
 
-    /// As many as are kept: neighbours are made one until it is so few. The sum of their times stays what it was.
+    /// As many as are kept: neighbours are merged until there are so few. The sum of their times stays the same.
     pub fn bounded(mut all: Vec<CoveredPeriod>) -> Vec<CoveredPeriod> {
         all.sort_by_key(|period| (period.to_us, period.from_us));
         while all.len() > CoveredPeriod::MOST {
@@ -164,32 +163,32 @@ pub struct DatabaseMeta {
     pub product: String,
     /// Version, as far as it is known without asking the server: when the recording began.
     pub version: String,
-    /// Those that it came back as, in order. Since 1.18.
+    /// Versions that it came back as, in order. Since 1.18.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub later_versions: Vec<LaterVersion>,
     /// Data directory of the server; empty when not known.
     pub data_directory: String,
     /// Executable of the server: when the recording began.
     pub executable: String,
-    /// What was asked for: `server`, or `pid N`.
+    /// What was requested: `server`, or `pid N`.
     pub target: String,
-    /// Data directories of the standbys of which the processes that receive and replay are recorded too. Since 1.12.
+    /// Data directories of the standbys whose receiving and replaying processes are recorded too. Since 1.12.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub standbys: Vec<String>,
-    /// What the ids of statements are: the server's own (`query_id`), or dbtime's number of the text where that gives none
-    /// (`fingerprint`); empty = not known, and then the server's own: before 1.9 there were no others. Since 1.9.
+    /// What the ids of statements are: the server's own (`query_id`), or dbtime's fingerprint of the text where the server gives none
+    /// (`fingerprint`); empty = not known, that is, the server's own: before 1.9 there were no others. Since 1.9.
     pub statement_ids: String,
-    /// Processes whose entries, in which the server says what each executes, were found to say of them what is known otherwise: process,
-    /// database, state, where texts lie. 0 = none could be looked at, or what they execute is not recorded. Since 1.17.
+    /// Processes whose entries, in which the server says what each executes, were found to agree with what is known otherwise: process,
+    /// database, state, where texts are. 0 = none could be checked, or what they execute is not recorded. Since 1.17.
     #[serde(default)]
     pub entries_checked: u32,
-    /// Samples tell which internal locks a session has ([`crate::HeldLockRow`]). Since 1.10.
+    /// Samples tell which internal locks a session holds ([`crate::HeldLockRow`]). Since 1.10.
     pub held_locks: bool,
-    /// The server's lock table was looked at ([`crate::LockRow`]). Since 1.13.
+    /// The server's lock table was read ([`crate::LockRow`]). Since 1.13.
     pub locks: bool,
 }
 
-/// What a server came back as that had ended while it was recorded.
+/// What a server that ended while it was recorded came back as.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LaterVersion {
@@ -202,7 +201,7 @@ pub struct LaterVersion {
 }
 
 impl DatabaseMeta {
-    /// The same of a part of the recording's time: from this moment to that one, which is not part of it (microseconds since the Unix
+    /// The same for a part of the recording's time: from `from_us` up to, but not including, `until_us` (microseconds since the Unix
     /// epoch).
     #[must_use]
     pub fn between(mut self, from_us: i64, until_us: i64) -> DatabaseMeta {
@@ -237,10 +236,10 @@ impl DatabaseMeta {
 
     /// [`DatabaseMeta::statement_ids`]: the server's own.
     pub const QUERY_ID: &'static str = "query_id";
-    /// [`DatabaseMeta::statement_ids`]: dbtime's number of the text.
+    /// [`DatabaseMeta::statement_ids`]: dbtime's fingerprint of the text.
     pub const FINGERPRINT: &'static str = "fingerprint";
 
-    /// True where statements have dbtime's numbers in place of the server's ids.
+    /// True if statements have dbtime's fingerprints in place of the server's ids.
     pub fn has_fingerprints(&self) -> bool {
         self.statement_ids == DatabaseMeta::FINGERPRINT
     }
@@ -262,8 +261,8 @@ pub struct CollectorMeta {
     pub unit: Unit,
     /// What the moments in the rows are. Since 1.2.
     pub clock: Clock,
-    /// Rows stand for windows of so many seconds, each at the beginning of its window; at the beginning of the recording
-    /// there may be rows of single seconds. 0 is as 1. Since 1.4.
+    /// Rows cover windows of so many seconds, each timed at the beginning of its window; at the beginning of the recording there may be
+    /// rows of single seconds. 0 means 1. Since 1.4.
     pub resolution_s: u32,
     /// What the kernel counts for every task is in `counters` ([`crate::counter::task`]). Since 1.11.
     pub task_counts: bool,
@@ -271,12 +270,12 @@ pub struct CollectorMeta {
     /// one. Since 1.11.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub series: String,
-    /// The condition that made a flight recorder start it beside a recording that goes on all the time; empty: none did. Since 1.11.
+    /// The condition that made a flight recorder start it beside a continuous recording; empty: none did. Since 1.11.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub flight: String,
 }
 
-/// What the rows of `activity` count: the column in which the weight of a row stands.
+/// What the rows of `activity` count: the column that has the weight of a row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
@@ -285,7 +284,7 @@ pub enum Unit {
     Time,
     /// Samples, in `samples`: the source does not say how much time one stands for. `ns` is 0.
     Samples,
-    /// Whatever the source counted and does not say, in `count`. `ns` is 0.
+    /// Something that the source counted without saying what, in `count`. `ns` is 0.
     Counts,
 }
 
@@ -296,9 +295,9 @@ pub enum Clock {
     /// Time of day, UTC.
     #[default]
     Utc,
-    /// Seconds of a clock whose beginning is not known, as those since the host was booted: only differences mean anything.
+    /// Seconds of a clock whose beginning is not known, such as those since boot: only differences mean anything.
     Relative,
-    /// The source says no times: all rows stand at 0.
+    /// The source has no times: all rows are at 0.
     None,
 }
 
@@ -310,13 +309,13 @@ pub struct Segments {
     pub last: u64,
     /// Rows written per table, over all segments.
     pub rows: std::collections::BTreeMap<String, u64>,
-    /// Segments that lie in one file, in order. Since 1.4.
+    /// Segments that are in one file, in order. Since 1.4.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<Merged>,
 }
 
-/// Segments that lie in one file of each table: in that of the last of them, or, as long as it is there, in a file of its
-/// number that ends in `.merged`. Files of the others do not count.
+/// Segments that share one file of each table: that of the last of them or, as long as it is there, a file of its number that ends in
+/// `.merged`. Files of the others do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Merged {
     /// Number of the first of them.
@@ -352,7 +351,7 @@ pub struct Quality {
     pub lost: u64,
     /// Samples whose wait event could not be read.
     pub waits_not_read: u64,
-    /// Samples of which it could not be read whether their statement has a comment that says for which request it is
+    /// Samples for which it could not be read whether their statement has a comment that says which request it is for
     /// ([`crate::CommentRow`]). Since 1.12.
     pub comments_not_read: u64,
     /// User stacks taken that reach the outermost function.
@@ -363,7 +362,7 @@ pub struct Quality {
     pub stacks_broken: u64,
     /// Unwinding tables, address spaces and mappings for which the recorder had no room.
     pub unwind_without_room: u64,
-    /// Stacks, each time that one was taken, for which the recorder had no room: it keeps so many new ones only.
+    /// Stacks, each time one was taken, for which the recorder had no room: it keeps only so many new ones.
     pub stacks_without_room: u64,
     /// Distinct frames that could not be named.
     pub unresolved_frames: u64,
@@ -383,13 +382,13 @@ pub struct Quality {
     pub rows_dropped: u64,
     /// Time of sessions that was in them, nanoseconds.
     pub dropped_ns: u64,
-    /// Time of sessions up to their ends of which the kernel's last numbers never came: it is in no row. Nanoseconds. Since 1.17.
+    /// Time of sessions up to their ends for which the kernel's last numbers never came: it is in no row. Nanoseconds. Since 1.17.
     #[serde(default)]
     pub missing_ns: u64,
 }
 
 impl Quality {
-    /// Each number of both, put together in this way.
+    /// Each number of both, combined by `put_together`.
     #[must_use]
     pub fn with(&self, other: &Quality, put_together: fn(u64, u64) -> u64) -> Quality {
         let both = |of: fn(&Quality) -> u64| put_together(of(self), of(other));
@@ -420,7 +419,7 @@ impl Quality {
         }
     }
 
-    /// What has come since an earlier look at the same recorder. Distinct frames are those of all its time: a frame that was seen
+    /// What was added since an earlier look at the same recorder. Distinct frames are those of its whole life: a frame that was seen
     /// before is not counted again.
     #[must_use]
     pub fn since(&self, earlier: &Quality) -> Quality {
@@ -446,14 +445,14 @@ pub struct Cost {
     pub bytes_written: u64,
     /// Kernel memory of the unwinding tables.
     pub unwind_table_bytes: u64,
-    /// Time that making them took, nanoseconds.
+    /// Time spent building them, nanoseconds.
     pub unwind_build_ns: u64,
-    /// What the programs in the kernel cost: each sample of the timer, and the probes, looked at now and then.
+    /// What the programs in the kernel cost: each timer sample, and the probes, measured now and then.
     pub programs: Vec<ProgramCost>,
 }
 
 impl Cost {
-    /// What has come since an earlier look at the same recorder; memory is the largest of all its time.
+    /// What was added since an earlier look at the same recorder; memory is the largest of its whole life.
     #[must_use]
     pub fn since(&self, earlier: &Cost) -> Cost {
         let programs = self.programs.iter().map(|program| {
@@ -480,11 +479,11 @@ impl Cost {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProgramCost {
-    /// Tracepoint it is attached to; `timer sample`.
+    /// Tracepoint it is attached to, or `timer sample`.
     pub name: String,
-    /// Runs that were looked at.
+    /// Runs that were measured.
     pub runs: u64,
-    /// Nanoseconds they took, the kernel's own counting included (some ten each).
+    /// Nanoseconds they took, including the kernel's own counting (some ten each).
     pub ns: u64,
 }
 
@@ -511,44 +510,43 @@ pub struct ImportedFile {
     pub unknown_lines: u64,
     /// The first few of them.
     pub first_unknown: Vec<UnknownLine>,
-    /// Of an SQL trace: what cannot be told from the rows.
+    /// For an SQL trace: what the rows do not tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sql_trace: Option<SqlTrace>,
-    /// Of a trace of the kernel (ftrace): what cannot be told from the rows. Since 1.3.
+    /// For a kernel trace (ftrace): what the rows do not tell. Since 1.3.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_trace: Option<KernelTrace>,
 }
 
-/// What is known of a trace of the kernel as a whole.
+/// What is known about a kernel trace as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KernelTrace {
     /// `function_graph`, or `tracepoints` when only those were traced.
     pub tracer: String,
-    /// Calls that are there from begin to end.
+    /// Calls that are there from beginning to end.
     pub calls: u64,
     /// Of these, how many are kept whole in the table of spans.
     pub kept_calls: u64,
-    /// Calls whose begin or end is not there, or in which events were lost: left out.
+    /// Calls whose beginning or end is missing, or in which events were lost: left out.
     pub cut_calls: u64,
     /// Events that the kernel says it lost.
     pub lost_events: u64,
     /// Context switches were traced: time off CPU is measured. Otherwise it is the gap before `finish_task_switch`.
     pub has_switches: bool,
-    /// Of the timer that sampled the kernel stack of the task: its CPU time from one sample to the next, nanoseconds. 0 = there
-    /// was none.
+    /// Period of the timer that sampled the kernel stack of the task, in its CPU time, nanoseconds. 0 = there was no timer.
     pub sample_period_ns: u64,
-    /// Samples inside of the calls that are there from begin to end.
+    /// Samples inside the calls that are there from beginning to end.
     pub samples: u64,
     /// Of these calls, those that have a sample.
     pub sampled_calls: u64,
-    /// Samples outside of them: in other calls, or in none.
+    /// Samples outside them: in other calls, or in none.
     pub samples_elsewhere: u64,
     /// Samples that are missing: there was no room for them, or they had no stack.
     pub samples_missing: u64,
 }
 
-/// What is known of context switches as a whole, and what their source does not say.
+/// What is known about context switches as a whole, and what their source does not say.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Scheduling {
@@ -556,14 +554,14 @@ pub struct Scheduling {
     pub switches: u64,
     /// Of these, how many are kept whole in the table of switches.
     pub kept: u64,
-    /// Turns that were not told because the buffer to user space was full.
+    /// Turns that were not reported because the buffer to user space was full.
     pub lost: u64,
-    /// Turns whose stay on a CPU has no begin: it was not seen, or the clock went back.
+    /// Turns whose stay on a CPU has no beginning: it was not seen, or the clock went back.
     pub without_begin: u64,
     /// Switches from the idle task: they are in no table. perf counts them in its total.
     pub idle_switches: u64,
-    /// Switches that were not seen. Recorded: by the kernel's count of each task's switches; the turn that follows is two in
-    /// one, no time is missing. Imported: turns at whose begin another task came onto the CPU; as in perf, they begin there.
+    /// Switches that were not seen. Recorded: by the kernel's count of each task's switches; the turn that follows is two in one, no
+    /// time is missing. Imported: turns at whose beginning another task got the CPU; as in perf, they begin there.
     pub missed: u64,
     /// Moment of the first switch, of any task, nanoseconds on the clock of the recording.
     pub first_ns: i64,
@@ -575,7 +573,7 @@ pub struct Scheduling {
     pub has_wakers: bool,
     /// It is known who had the CPU during scheduling delays.
     pub has_occupants: bool,
-    /// Moves to other CPUs are told.
+    /// Moves to other CPUs are reported.
     pub has_migrations: bool,
     /// The source says in which state a task left its CPU.
     pub has_states: bool,
@@ -591,7 +589,7 @@ pub struct UnknownLine {
     pub text: String,
 }
 
-/// What is known of an SQL trace as a whole. Times in microseconds of its own clock.
+/// What is known about an SQL trace as a whole. Times in microseconds of its own clock.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SqlTrace {
@@ -599,9 +597,9 @@ pub struct SqlTrace {
     pub first_tim_us: Option<i64>,
     /// Last moment in it.
     pub last_tim_us: Option<i64>,
-    /// The earliest begin of a call or wait; none when there is none in it.
+    /// The earliest beginning of a call or wait; none if it has none.
     pub begin_us: Option<i64>,
-    /// CPU of the calls that no other call of the trace holds, but CLOSE.
+    /// CPU of the calls that are inside no other call of the trace, except CLOSE.
     pub cpu_us: i64,
     /// All waits, idle ones included.
     pub wait_us: i64,
@@ -615,19 +613,18 @@ pub struct SqlTrace {
     pub calls_without_outer: u64,
     /// Their elapsed time. Since 1.4.
     pub calls_without_outer_us: u64,
-    /// Step in which CPU was counted: 1,000 or 10,000 when all values are multiples of it, 1 when it is finer, 0 = not known.
-    /// Since 1.4.
+    /// Granularity of CPU times: 1,000 or 10,000 if all values are multiples of it, 1 if it is finer, 0 = not known. Since 1.4.
     pub cpu_step_us: u64,
     /// Its clock counts units of 1,024 ns: times are corrected, and those of tools that do not correct them are shorter by
     /// 2.34 %. Since 1.4.
     pub counts_1024_ns: bool,
-    /// Times that the 32 bits of a clock were full. Since 1.4.
+    /// How often a 32-bit clock wrapped around. Since 1.4.
     pub clock_wraps: u64,
-    /// Times that a clock was set back otherwise. Since 1.4.
+    /// How often a clock was set back otherwise. Since 1.4.
     pub clock_steps: u64,
     /// By how much in all. Since 1.4.
     pub clock_steps_us: u64,
-    /// Lines that are cut: they are not counted. Since 1.4.
+    /// Lines that are cut off: they are not counted. Since 1.4.
     pub cut_lines: u64,
     /// Number of the first of them. Since 1.4.
     pub first_cut_line: u64,
@@ -647,14 +644,13 @@ pub struct SqlTrace {
     pub texts_left_out: u64,
     /// The database stopped writing at its size limit.
     pub size_limited: bool,
-    /// Stretches of a second or more of which no line tells.
+    /// Periods of a second or more that no line covers.
     pub gaps: u64,
     /// How long all of them were.
     pub gaps_us: u64,
     /// The longest of them, the longest first.
     pub longest_gaps: Vec<TraceGap>,
-    /// By how much a call had begun before the first line of its session, at most; the waits of that time are not in the trace.
-    /// Since 1.19.
+    /// How long before the first line of its session a call had begun, at most; waits of that time are not in the trace. Since 1.19.
     pub begun_before_us: u64,
     /// The line of that call. Since 1.19.
     pub begun_before_line: u64,
@@ -662,7 +658,7 @@ pub struct SqlTrace {
     pub in_flight: Vec<CallInFlight>,
 }
 
-/// A stretch of time of which a trace says nothing.
+/// A period about which a trace says nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TraceGap {
@@ -676,7 +672,7 @@ pub struct TraceGap {
     pub us: u64,
 }
 
-/// A call that had not ended when the trace did: waits, or calls below it, are there, their end is not.
+/// A call that had not ended when the trace did: its waits, or calls below it, are there, but its end is not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CallInFlight {

@@ -49,7 +49,7 @@ pub const META_FILE: &str = "meta.json";
 /// Why a recording could not be written or read. Every message names the path.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// The output is there already; nothing is overwritten.
+    /// The output already exists; nothing is overwritten.
     #[error("{0} already exists: choose another name or remove it")]
     Exists(PathBuf),
     /// The directory or one of its files cannot be created, written or read.
@@ -84,13 +84,13 @@ pub enum RecordingError {
 }
 
 impl RecordingError {
-    /// Whether it is for want of room on the disk, or in somebody's quota.
+    /// Whether the reason is a full disk, or a full quota.
     pub fn is_full_disk(&self) -> bool {
         use std::io::ErrorKind::{QuotaExceeded, StorageFull};
         matches!(self, RecordingError::Io { error, .. } if matches!(error.kind(), StorageFull | QuotaExceeded))
     }
 
-    /// What the operating system said of a file.
+    /// What the operating system said about a file.
     pub fn io(path: &Path, error: std::io::Error) -> RecordingError {
         RecordingError::Io {
             path: path.to_path_buf(),
@@ -112,7 +112,7 @@ fn merged_name(last: u64) -> OsString {
     format!("{last:06}.merged").into()
 }
 
-/// Numbers of the segments of which a table has a file, in order.
+/// Numbers of the segments for which a table has a file, in order.
 fn segments_in(table: &Directory) -> Vec<u64> {
     let mut numbers: Vec<u64> = table
         .names()

@@ -1,7 +1,7 @@
-//! The pages of a segment's file, decompressed within bounds: a page of some bytes can claim to be gigabytes, and be it.
+//! The pages of a segment's file, decompressed within bounds: a page of a few bytes can claim to be gigabytes, and really be.
 //!
 //! Parquet's own reader takes the memory that a page says it needs. So it is told that nothing is compressed, and what it hands on
-//! is decompressed here, as far as segments of dbtime ever go. What a page is said to be is believed nowhere.
+//! is decompressed here, up to the largest sizes that dbtime's segments ever have. What a page says about itself is never trusted.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,20 +16,20 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::serialized_reader::SerializedPageReader;
 
-/// Bytes of a file. Those that dbtime writes have some hundred thousand rows, and a thousandth of it.
+/// Bytes of a file. Those that dbtime writes have some hundred thousand rows, and a thousandth of that size.
 pub(super) const LARGEST_FILE: u64 = 256 << 20;
-/// Bytes of what stands at the end of a file: three thousand for each million of rows.
+/// Bytes of a file's footer: three thousand for each million rows.
 const LARGEST_FOOTER: u32 = 4 << 20;
-/// Bytes of a page, decompressed. Pages are cut at one megabyte, but a value cannot be.
+/// Bytes of a page, decompressed. Pages are split at one megabyte, but a value cannot be.
 const LARGEST_PAGE: usize = 64 << 20;
-/// Bytes of all pages of which rows are decoded at a time.
+/// Bytes of all pages whose rows are decoded at a time.
 const LARGEST_STEP: u64 = 256 << 20;
-/// Values in these pages, of all columns. Frames of stacks are the most: four columns, and two million in a page.
+/// Values in these pages, over all columns. Frames of stacks are the most: four columns, and two million in a page.
 const MOST_VALUES: u64 = 16 << 20;
-/// What a file ends with: the length of what stands before it, and a word.
+/// What a file ends with: the length of the footer before it, and a magic word.
 const END: usize = 8;
 
-/// Reads a file, as long as it is none that would not fit.
+/// Reads a file, unless it is too large.
 pub(super) fn read(file: File) -> io::Result<Bytes> {
     let length = file.metadata()?.len();
     if length > LARGEST_FILE {
@@ -44,9 +44,9 @@ pub(super) fn read(file: File) -> io::Result<Bytes> {
     Ok(bytes.into())
 }
 
-/// Checks that what a file says of itself can be parsed without harm.
+/// Checks that what a file says about itself can be parsed without harm.
 pub(super) fn check_footer(bytes: &[u8]) -> Result<()> {
-    // What is too short is named by who decodes it.
+    // A file that is too short is reported by the decoder.
     if let Some(end) = bytes.last_chunk::<END>() {
         let footer = u32::from_le_bytes([end[0], end[1], end[2], end[3]]);
         if footer > LARGEST_FOOTER && footer as usize <= bytes.len() {
@@ -65,7 +65,7 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// A step begins: what the one before has decoded is not needed any longer.
+    /// A step begins: what the previous one decoded is no longer needed.
     pub(super) fn begin(&self) {
         self.bytes.store(0, Ordering::Relaxed);
         self.values.store(0, Ordering::Relaxed);
@@ -144,7 +144,7 @@ impl PageIterator for Chunks {}
 
 /// The pages of a column in one group.
 struct Chunk {
-    /// What it hands on is as it is in the file.
+    /// Hands on pages as they are in the file.
     pages: SerializedPageReader<Bytes>,
     /// None: nothing is compressed.
     decompressor: Option<zstd::bulk::Decompressor<'static>>,
@@ -173,7 +173,7 @@ impl Chunk {
     fn decompress(&mut self, mut page: Page) -> Result<Page> {
         match page.encoding() {
             Encoding::PLAIN | Encoding::PLAIN_DICTIONARY | Encoding::RLE | Encoding::RLE_DICTIONARY => {}
-            // They have sizes of their own inside, which would be believed.
+            // They contain sizes of their own, which would be trusted.
             other => return refuse(format!("encoded as {other}, which dbtime does not use")),
         }
         let values = page.num_values();
@@ -198,7 +198,7 @@ impl Chunk {
         if let Some(decompressor) = &mut self.decompressor
             && !compressed.is_empty()
         {
-            // Kept as it is when it records no size: who decompresses it stops at the bound.
+            // If it records no size, go on: decompression stops at the bound.
             let size = zstd::zstd_safe::get_frame_content_size(compressed).ok().flatten();
             if size.is_some_and(|size| size > LARGEST_PAGE as u64) {
                 let (is, most) = (size.unwrap_or(0) >> 20, LARGEST_PAGE >> 20);

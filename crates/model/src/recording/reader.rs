@@ -1,4 +1,4 @@
-//! Reads a recording. What is damaged is named and counted; the rest is read.
+//! Reads a recording. What is damaged is reported and counted; the rest is read.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,13 +12,13 @@ use super::{BytesRead, Files, META_FILE, Meta, RecordingError, SCHEMA_VERSION, T
 use crate::output::Directory;
 use crate::{SessionId, Table};
 
-/// Something of the recording that could not be read.
+/// A part of the recording that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem(pub String);
 
-/// Bytes of `meta.json`: what dbtime writes is a thousandth of it.
+/// Most bytes of `meta.json`: dbtime writes a thousandth of that.
 const LONGEST_META: u64 = 64 << 20;
-/// Characters of a text in `meta.json`: the longest that dbtime writes is a line of a file, a few hundred.
+/// Most characters of a text in `meta.json`: the longest that dbtime writes is a line of a file, a few hundred.
 const LONGEST_TEXT: usize = 4_096;
 
 /// Cuts texts that are longer than any that dbtime writes.
@@ -36,15 +36,15 @@ fn shorten(json: &mut Value) {
     }
 }
 
-/// Segments are decoded side by side by so many threads at most: each may need memory for the largest there are.
+/// At most so many threads decode segments in parallel: each may need memory for the largest there are.
 const MOST_THREADS: usize = 4;
-/// Files for which it is worth to start threads.
+/// From so many files on, threads are worth starting.
 const MANY_FILES: usize = 16;
-/// Parts of a file that wait to be taken.
+/// Parts of a file that may wait to be taken.
 const WAITING: usize = 2;
 
-/// Reads files of a table, as many at a time as there are CPUs, and hands on their rows in the order of the files. Returns what
-/// could not be read.
+/// Reads files of a table, several in parallel if there are many, and hands on their rows in the order of the files. Returns
+/// what could not be read.
 fn read_in_order<T: Table>(
     from: &dyn Files,
     files: &[TableFile],
@@ -71,7 +71,7 @@ fn read_in_order<T: Table>(
                 let columns = &columns;
                 scope.spawn(move || {
                     for file in files.iter().skip(first).step_by(threads) {
-                        // Whoever took the rows is there as long as this thread.
+                        // The receiver is there as long as this thread.
                         let end = read_file(from, columns, file, &mut |rows| {
                             let _ = to.send(Part::Rows(rows));
                         });
@@ -99,7 +99,7 @@ fn read_in_order<T: Table>(
     })
 }
 
-/// Hands on the rows of a file; sessions get identities that no file of another recording has.
+/// Hands on the rows of a file; sessions get identities that no other recording's file has.
 fn read_file<T: Table>(
     from: &dyn Files,
     columns: &Columns<T>,
@@ -117,7 +117,7 @@ fn read_file<T: Table>(
     }
 }
 
-/// Recordings as they are read: the one in a directory, or what somebody else keeps of some.
+/// A recording as it is read: the one in a directory, or parts of some that are kept elsewhere.
 #[derive(Debug)]
 pub struct Recording {
     files: Box<dyn Files>,
@@ -125,10 +125,10 @@ pub struct Recording {
 }
 
 impl Meta {
-    /// What JSON says, as far as it is that of a recording that can be read; `path` is where it stands.
+    /// What the JSON of a `meta.json` that can be read says; `path` is where it is from.
     ///
     /// # Errors
-    /// It is none, one of a schema version with another major number, or of an import that has not ended.
+    /// It is not that of a recording, or of a schema version with another major number.
     pub fn of_json(path: &Path, mut json: Value) -> Result<Meta, RecordingError> {
         shorten(&mut json);
         let version = json
@@ -152,13 +152,13 @@ impl Recording {
     /// Opens a recording by its directory.
     ///
     /// # Errors
-    /// No directory, no readable `meta.json`, or a schema version with another major number.
+    /// No directory, no readable `meta.json`, a schema version with another major number, or an import that has not ended.
     pub fn open(directory: &Path) -> Result<Recording, RecordingError> {
         let directory = Directory::open_to_read(directory).map_err(|e| RecordingError::io(directory, e))?;
         Recording::inside(directory)
     }
 
-    /// The recording that an open directory is.
+    /// Opens the recording in an open directory.
     ///
     /// # Errors
     /// As [`Recording::open`].
@@ -194,7 +194,7 @@ impl Recording {
         Ok(Recording::of(meta, Box::new(files)))
     }
 
-    /// What these files hold. `segments.rows` of `meta` says how many rows of each table there are in them.
+    /// A recording of these files. `segments.rows` of `meta` says how many rows of each table there are in them.
     pub fn of(meta: Meta, files: Box<dyn Files>) -> Recording {
         Recording { files, meta }
     }
@@ -204,7 +204,7 @@ impl Recording {
         &self.meta
     }
 
-    /// What was read of its files so far, where that is counted.
+    /// How much of its files was read so far, where that is counted.
     pub fn bytes_read(&self) -> Option<BytesRead> {
         self.files.bytes_read()
     }

@@ -27,17 +27,17 @@ use super::pages::{self, Pages, Step};
 use crate::Table;
 use crate::output::Directory;
 
-/// Values of a column that are decoded at a time: bounds the memory of a reader whatever the file's size.
+/// Values of a column decoded at a time: bounds a reader's memory whatever the file's size.
 const READ_BATCH: usize = 16_384;
 /// Rows that are encoded at a time.
 pub(super) const ROWS_AT_A_TIME: usize = 16_384;
-/// Bytes, as they are encoded, of rows that are decoded at a time.
+/// Encoded bytes of rows that are decoded at a time.
 const BYTES_AT_A_TIME: usize = 16 << 20;
-/// Text of rows that are handed on at a time.
+/// Bytes of text in rows that are handed on at a time.
 const TEXT_AT_A_TIME: u64 = 64 << 20;
-/// Text in all rows of a file. Where each is a statement or a session, a reader keeps it.
+/// Bytes of text in all rows of a file. If each is a statement or a session, a reader keeps it.
 pub(super) const MOST_TEXT: u64 = 512 << 20;
-/// Rows of a file: it takes half a minute to read them.
+/// Most rows of a file: it takes half a minute to read them.
 pub(super) const MOST_ROWS: i64 = 16 << 20;
 
 /// Columns of a table as Arrow types.
@@ -68,7 +68,7 @@ pub(super) fn fields<T: Table>() -> Result<Vec<FieldRef>, String> {
 pub(super) enum Effort {
     /// Somebody waits for it, and it will be merged with others.
     Little,
-    /// It stays as it is: some 3 % less, for an hour at a time and at no hurry.
+    /// It stays as it is: some 3 % smaller, for an hour's data at a time and in no hurry.
     Much,
 }
 
@@ -82,7 +82,7 @@ pub(super) fn options(effort: Effort) -> ArrowWriterOptions {
         .set_compression(Compression::ZSTD(level))
         .set_created_by(concat!("dbtime ", env!("CARGO_PKG_VERSION")).to_string())
         .build();
-    // The schema of Arrow in a file would say nothing that the one of Parquet does not say, but how it was read that is written.
+    // An Arrow schema in the file would add nothing to Parquet's own, except how the data being written was read.
     ArrowWriterOptions::new()
         .with_properties(properties)
         .with_skip_arrow_metadata(true)
@@ -106,7 +106,7 @@ pub(super) fn write<T: Table>(table: &Directory, name: &OsStr, rows: &[T]) -> Re
         .map_err(|e| RecordingError::io(&path, e))
 }
 
-/// Hands the rows of a file of a table to `take`, some at a time; stops at the first that cannot be read.
+/// Hands the rows of a file of a table to `take`, some at a time; stops at the first error.
 pub(super) fn read<T: Table>(
     path: &Path,
     bytes: Bytes,
@@ -120,7 +120,7 @@ pub(super) fn read<T: Table>(
     Ok(())
 }
 
-/// The rows of a file, some at a time and within bounds, whoever wrote it. What is damaged is an error, and no panic.
+/// The rows of a file, some at a time and within bounds, whoever wrote it. Damage is an error, not a panic.
 pub(super) struct Batches {
     path: PathBuf,
     reader: ParquetRecordBatchReader,
@@ -143,7 +143,7 @@ impl Batches {
         Batches::of(&path, bytes, None)
     }
 
-    /// `known`: the table, and its columns that are wanted, the others cost nothing; without it, all there are.
+    /// `known`: the table, and its columns that are wanted, the others cost nothing; none = all columns there are.
     ///
     /// # Errors
     /// The file is no segment of such a table.
@@ -158,7 +158,7 @@ impl Batches {
         })
     }
 
-    /// The next ones; none after the last.
+    /// The next rows; none after the last.
     ///
     /// # Errors
     /// They cannot be decoded, or not within the bounds.
@@ -179,8 +179,7 @@ impl Batches {
     }
 }
 
-/// Makes rows of a batch, in parts of which the text fits into memory: a text of which a thousand rows are made is there once in
-/// the batch.
+/// Makes rows of a batch, in parts whose text fits into memory: a text that a thousand rows have is in the batch only once.
 fn hand_on<T: Table>(batch: &RecordBatch, take: &mut dyn FnMut(Vec<T>)) -> Result<(), String> {
     if batch.num_rows() > 1 && text_of_rows(batch) > TEXT_AT_A_TIME {
         let half = batch.num_rows() / 2;
@@ -219,10 +218,10 @@ fn text_in(array: &ArrayRef) -> u64 {
     }
 }
 
-/// The columns of a table, and how they are decoded.
+/// The names of a table's columns.
 pub(super) struct Columns<T> {
     names: Vec<String>,
-    /// It has none.
+    /// Holds no rows.
     table: PhantomData<fn() -> T>,
 }
 
@@ -236,7 +235,7 @@ impl<T: Table> Columns<T> {
     }
 }
 
-/// Decodes the columns that are known; without these, all there are.
+/// Decodes the known columns; without these, all there are.
 fn reader(
     bytes: Bytes,
     known: Option<(&str, &[String])>,
@@ -252,7 +251,7 @@ fn reader(
         return Err(format!("{rows} rows, where {MOST_ROWS} is the maximum"));
     }
     let columns = metadata.file_metadata().schema_descr();
-    // The schema of Arrow in a file says nothing that the one of Parquet does not say.
+    // An Arrow schema in the file adds nothing to Parquet's own.
     let found = parquet_to_arrow_schema(columns, None).map_err(in_words)?;
     let is_known = |field: &FieldRef| known.is_none_or(|(_, names)| names.contains(field.name()));
     if let Some((table, _)) = known
@@ -275,7 +274,7 @@ fn reader(
     ParquetRecordBatchReader::try_new_with_row_groups(&levels, &pages, rows, None).map_err(in_words)
 }
 
-/// The schema of a file, with texts that are not copied for every row that has them.
+/// The schema of a file, with types that do not copy a text for every row that has it.
 fn as_views(is_known: impl Fn(&FieldRef) -> bool, schema: &Schema) -> Result<Schema, String> {
     let fields = schema.fields().iter().map(|field| {
         if is_known(field) {
@@ -307,7 +306,7 @@ fn rows_at_a_time(groups: &[RowGroupMetaData]) -> usize {
         columns.map(ColumnChunkMetaData::num_values).max().unwrap_or(0)
     });
     let bytes = sum(&RowGroupMetaData::total_byte_size);
-    // A file may say anything of itself.
+    // A file may say anything about itself.
     let of_a_row = |sum: i64| usize::try_from(sum / rows).unwrap_or(0).max(1);
     (READ_BATCH / of_a_row(values))
         .min(BYTES_AT_A_TIME / of_a_row(bytes))
@@ -315,12 +314,12 @@ fn rows_at_a_time(groups: &[RowGroupMetaData]) -> usize {
 }
 
 thread_local! {
-    /// A panic is caught, and nobody needs to hear of it.
+    /// A panic will be caught, and need not be reported.
     static CONTAINED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Decodes, and makes an error of a panic: the Parquet reader panics on some damaged pages, and damage is to cost its own
-/// segment only. What it worked on is not used again.
+/// Decodes, and turns a panic into an error: the Parquet reader panics on some damaged pages, and damage must cost only its
+/// own segment. What it worked on is not used again.
 fn contained<R>(decode: impl FnOnce() -> Result<R, String>) -> Result<R, String> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {

@@ -1,5 +1,5 @@
-//! What an `import` has left that was killed. It says so of itself, nobody holds its lock, and nothing is in it but what an import
-//! writes: then it may give its name to the next one.
+//! What a killed `import` has left. It says so itself, nobody holds its lock, and it contains only what an import writes: then the
+//! next one may take its name.
 
 use std::io;
 use std::path::Path;
@@ -11,19 +11,19 @@ use crate::output::{Directory, Place};
 /// Removes what a killed import has left at this place; false when there is anything else, or nothing.
 ///
 /// # Errors
-/// It is such a one, but cannot be removed.
+/// There is one, but it cannot be removed.
 pub fn remove_unfinished_import(place: &Place) -> io::Result<bool> {
     let Ok(directory) = place.open_directory() else {
         return Ok(false);
     };
-    // As long as this is held nobody else takes it for theirs. Where there are no locks, nobody knows whether it is being written.
+    // While this is held nobody else takes it. Without locks, it is not known whether it is being written.
     let Ok(Some(_lock)) = directory.lock() else {
         return Ok(false);
     };
     if !is_unfinished_import(&directory) {
         return Ok(false);
     }
-    // What was looked at, whatever has the name by now; and the name only when it is that of an empty directory.
+    // Clears what was checked, whatever has the name by now; and removes the name only if it is that of an empty directory.
     directory.clear()?;
     place.remove_empty_directory()?;
     Ok(true)

@@ -30,12 +30,12 @@ pub const TABLES: [&str; 12] = [
 
 /// An open recording. Dropping it leaves what was committed.
 ///
-/// Its directories stay open: whoever owns the directory that it is in can rename it, but not lead the writer elsewhere.
+/// Its directories stay open: whoever owns the directory that it is in can rename it, but not redirect the writer.
 #[derive(Debug)]
 pub struct RecordingWriter {
     place: Place,
     directory: Directory,
-    /// Says that somebody writes; none where there are no locks.
+    /// Says that it is being written; none where there are no locks.
     _lock: Option<Lock>,
     tables: Vec<(&'static str, Directory)>,
     meta: Meta,
@@ -43,7 +43,7 @@ pub struct RecordingWriter {
     to_merge: ToMerge,
 }
 
-/// What segments have that are not merged.
+/// What the segments that are not merged contain.
 #[derive(Debug, Default)]
 struct ToMerge {
     /// Of the table that has most.
@@ -51,26 +51,26 @@ struct ToMerge {
     text: usize,
 }
 
-/// Of what is read of a file a quarter of the rows, which have short texts too, and half of the text: the rest is for what comes
-/// while it is merged.
+/// A quarter of the rows (they have short texts, too) and half of the text that a reader takes of a file: the rest is for what
+/// comes during the merge.
 const ROWS_OF_A_FILE: usize = segment::MOST_ROWS as usize / 4;
 const TEXT_OF_A_FILE: usize = segment::MOST_TEXT as usize / 2;
 
-/// How far the merging of segments is; see [`compaction`].
+/// How far the merging of segments has got; see [`compaction`].
 #[derive(Debug, Default)]
 enum Compaction {
     #[default]
     None,
     /// A thread writes the files.
     Merging(Merged, JoinHandle<Result<u64, RecordingError>>),
-    /// The single files are no part of the recording any longer, since then.
+    /// Since then the single files are no longer part of the recording.
     Merged(Merged, Instant),
 }
 
-/// Nice value of a merge beside what else happens. Not the lowest: who ends a recording waits for the merge that is under way, and
-/// beside twenty busy tasks the lowest has one in a thousand parts of a CPU.
+/// Nice value of a merge in the background. Not the lowest priority: ending a recording waits for the merge that is under way, and
+/// beside twenty busy tasks the lowest gets a thousandth of a CPU.
 const LESS_IMPORTANT: i32 = 5;
-/// Who has opened the recording before segments were merged finds their single files for so long.
+/// How long those who opened the recording before segments were merged still find the single files.
 const READERS_MAY_TAKE: Duration = Duration::from_secs(60);
 
 impl RecordingWriter {
@@ -94,9 +94,9 @@ impl RecordingWriter {
             }
             other => other.map_err(|e| RecordingError::io(&place.path(), e))?,
         };
-        // It is new: nobody else has one. Before there is anything that says what it is: who finds that finds the lock, too.
+        // It is new: nobody else has one. Taken before anything says what it is: whoever finds that finds the lock, too.
         let lock = directory.lock().ok().flatten();
-        // What is killed in the next moment leaves what can be read, or is known for what it is.
+        // If this is killed in the next moment, it leaves something that can be read, or is recognised for what it is.
         let made = write_meta(&directory, &meta).and_then(|()| {
             TABLES
                 .iter()
@@ -115,7 +115,7 @@ impl RecordingWriter {
                 to_merge: ToMerge::default(),
             }),
             Err(e) => {
-                // It would only block the name; the error is the one before.
+                // It would only block the name; the error to return is the first one.
                 let _ = place.remove_directory();
                 Err(e)
             }
@@ -132,7 +132,7 @@ impl RecordingWriter {
         self.place.path()
     }
 
-    /// Its directory once more, whatever becomes of its name: for who reads it, or gives it away, once it is whole.
+    /// Another handle on its directory, whatever becomes of its name: to read it, or give it away, once it is whole.
     ///
     /// # Errors
     /// There are too many open files.
@@ -148,8 +148,8 @@ impl RecordingWriter {
     /// Writes one segment and makes it part of the recording. Tables without rows get no file.
     ///
     /// # Errors
-    /// Nothing of the segment counts when one of its files cannot be written, and none of them is left: the caller may keep
-    /// the rows and try again, the same segment is then written anew.
+    /// If one of its files cannot be written, nothing of the segment counts, and none of its files is left: the caller may keep
+    /// the rows and try again; the same segment is then written again.
     pub fn write(&mut self, rows: &Rows) -> Result<(), RecordingError> {
         let mut meta = self.meta.clone();
         meta.segments.last += 1;
@@ -161,7 +161,7 @@ impl RecordingWriter {
                 Ok(())
             }
             Err(e) => {
-                // They would take the room that the next attempt needs. What stays is no part of the recording.
+                // They would take the room that the next attempt needs. What stays is not part of the recording.
                 for (_, table) in &self.tables {
                     let _ = table.remove_file(&segment_name(meta.segments.last));
                 }
@@ -192,12 +192,12 @@ impl RecordingWriter {
         self.to_merge.rows >= ROWS_OF_A_FILE || self.to_merge.text >= TEXT_OF_A_FILE
     }
 
-    /// Begins to merge all segments that are not merged yet, beside what else happens; [`RecordingWriter::go_on_compacting`]
-    /// ends it. Nothing is begun while another one is under way, or when there is nothing to merge. With `awaited`, somebody waits
-    /// for it: it is as important as they are.
+    /// Begins to merge all segments that are not merged yet, in the background; [`RecordingWriter::go_on_compacting`] completes
+    /// it. Nothing is begun while another merge is under way, or if there is nothing to merge. With `awaited`, somebody waits for
+    /// it: it gets the caller's priority.
     ///
     /// # Errors
-    /// There can be no thread for it.
+    /// No thread can be started for it.
     pub fn begin_compacting(&mut self, awaited: bool) -> Result<(), RecordingError> {
         let segments = &self.meta.segments;
         let range = Merged {
@@ -218,7 +218,7 @@ impl RecordingWriter {
             .name("dbtime-compact".to_string())
             .spawn(move || {
                 if !awaited {
-                    // Where that is refused it is as important as the rest.
+                    // If that is refused, it keeps the priority of the rest.
                     let _ = rustix::process::setpriority_process(None, LESS_IMPORTANT);
                 }
                 let merged: Result<u64, RecordingError> =
@@ -236,7 +236,7 @@ impl RecordingWriter {
         !matches!(self.compaction, Compaction::None)
     }
 
-    /// Makes the steps of a compaction that can be made now; with `wait`, all of them.
+    /// Takes the steps of a compaction that can be taken now; with `wait`, all of them.
     ///
     /// # Errors
     /// Segments could not be merged. They are as they were, and part of the recording.
@@ -244,7 +244,7 @@ impl RecordingWriter {
         self.compact_while(wait, &mut || true)
     }
 
-    /// The same, as long as `may_go_on` says so before each step: what a killed writer leaves.
+    /// The same, as long as `may_go_on` says so before each step: tests see what a killed writer leaves.
     pub(super) fn compact_while(
         &mut self,
         wait: bool,

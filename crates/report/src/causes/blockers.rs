@@ -1,7 +1,7 @@
-//! Those for which others waited: sessions and statements, and what they did meanwhile.
+//! The sessions and statements that others waited for, and what they did meanwhile.
 //!
-//! Whoever waits for a chain waits for each one in it. So the times of all blockers sum to more than the blocked time; those of the
-//! ones at the roots sum to it, together with what led to no session.
+//! A session waiting behind a chain waits for every link of it. So the times of all blockers sum to more than the blocked time; those
+//! of the roots, plus what led to no session, sum to it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,50 +24,49 @@ pub struct Blocker {
     pub waiters: usize,
     /// For how long, nanoseconds.
     pub ns: u128,
-    /// Of that, while it was blocked itself: the cause lies further on.
+    /// Of that, while it was blocked itself: the cause is further down the chain.
     pub blocked_ns: u128,
-    /// Of that, while it was the one that they waited for in the end.
+    /// Of that, while it was the root of the chain.
     pub root_ns: u128,
-    /// The locks of the server's lock table that those wanted who waited for it itself, the most first, as far as it is known. They sum
-    /// to no more than `ns`.
+    /// Locks of the server's lock table that its direct waiters wanted, as far as known, largest first. They sum to no more than `ns`.
     pub locks: Vec<LockShare>,
-    /// What it did meanwhile, the most first. Sums to `ns`.
+    /// What it did meanwhile, largest first. Sums to `ns`.
     pub doing: Vec<Meanwhile>,
 }
 
-/// A statement for whose sessions others waited: they executed it, or were idle in a transaction after it.
+/// A statement that others waited for: the blocking sessions were executing it, or were idle in a transaction after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockingStatement {
     /// Its id; 0 = none was known, or none was executed.
     pub statement: u64,
     /// Its text; none when it was not read.
     pub text: Option<String>,
-    /// These sessions.
+    /// The sessions that executed it, or had executed it last.
     pub sessions: usize,
     /// Sessions that waited for these.
     pub waiters: usize,
     /// For how long, nanoseconds. A wait for several of them, one after the other, counts once.
     pub ns: u128,
-    /// Of that, while one of them was who was waited for in the end.
+    /// Of that, while one of them was the root of the chain.
     pub root_ns: u128,
     /// As [`Blocker::locks`].
     pub locks: Vec<LockShare>,
-    /// What they did meanwhile, the most first. Sums to `ns`.
+    /// What they did meanwhile, largest first. Sums to `ns`.
     pub doing: Vec<Meanwhile>,
 }
 
 /// What a session did while others waited for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meanwhile {
-    /// What they waited for in the end; none when this session waited for another one itself.
+    /// What they waited for in the end; none when this session was itself waiting for another one.
     pub end: Option<CauseKind>,
-    /// The session, or one of those that did the same.
+    /// The session, or one of several that did the same.
     pub did: Root,
     /// Nanoseconds.
     pub ns: u128,
 }
 
-/// Adds parts of blocked time up by blocker.
+/// Adds up parts of blocked time by blocker.
 #[derive(Default)]
 pub(super) struct Blockers {
     sessions: BTreeMap<SessionId, Blocking>,
@@ -81,7 +80,7 @@ struct Blocking {
     ns: u128,
     blocked_ns: u128,
     root_ns: u128,
-    /// Those who waited for it itself, in waits for locks.
+    /// Direct waiters, in waits for locks.
     for_locks: BTreeMap<Waiter, u128>,
     doing: BTreeMap<(Option<CauseKind>, Doing), Meanwhile>,
 }
@@ -92,7 +91,7 @@ impl Blockers {
             let end = (place + 1 == part.chain.len()).then_some(part.kind);
             let did = root(link, dimensions);
             let next = waiter(of, part.chain, place);
-            // Of several places the last one counts.
+            // What is in the chain more than once counts at its last place only.
             let behind = &part.chain[place + 1..];
             if behind.iter().all(|other| other.session != link.session) {
                 let blocking = self.sessions.entry(link.session).or_default();
@@ -107,7 +106,7 @@ impl Blockers {
         }
     }
 
-    /// Those for which others waited longest first.
+    /// The sessions that others waited for longest come first.
     pub(super) fn sessions(&mut self, one_lock: &OneLock, dimensions: &mut Dimensions) -> Vec<Blocker> {
         let sessions = std::mem::take(&mut self.sessions).into_iter();
         let mut blockers: Vec<Blocker> = sessions
@@ -125,7 +124,7 @@ impl Blockers {
         blockers
     }
 
-    /// Likewise.
+    /// Likewise, for statements.
     pub(super) fn statements(
         &mut self,
         one_lock: &OneLock,
@@ -158,7 +157,7 @@ impl Blocking {
             self.root_ns += ns;
         }
         let wait = Wait::event(&link.wait_class, &link.wait_event, false);
-        // In a wait for its client it is the cause: nobody in the database can do anything about it.
+        // If it waits for its client it is the root: nobody in the database can do anything about that.
         if link.state.group() == Some(StateGroup::Blocked) && wait.class.as_ref() != "Client" {
             self.blocked_ns += ns;
         }
@@ -168,13 +167,13 @@ impl Blocking {
             ns: 0,
         });
         meanwhile.ns += ns;
-        // Whatever comes first: the same one each time.
+        // An arbitrary one, but the same every time.
         if *did < meanwhile.did {
             meanwhile.did.clone_from(did);
         }
     }
 
-    /// Who waited for it itself.
+    /// Adds a direct waiter.
     fn was_next(&mut self, waiter: &Waiter, ns: u128) {
         let (_, (wait, _)) = waiter;
         if *wait.class == *locks::CLASS {

@@ -1,6 +1,6 @@
-//! Rows of activity by cause, for whatever groups time: what of a row is blocked DB time is handed on in parts.
+//! Activity rows by cause, for anything that groups time: the blocked DB time of a row is passed on in parts.
 //!
-//! The parts of a row sum to it, so every sum stays what it is.
+//! The parts of a row add up to it, so no sum changes.
 
 use std::collections::HashMap;
 
@@ -13,24 +13,24 @@ use crate::group::Dimension;
 use crate::load::Source;
 use crate::scan::Activity;
 
-/// What a part of a row led to.
+/// What part of a row led to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cause {
     pub(crate) kind: CauseKind,
-    /// Who was waited for in the end and what that one did, in words; empty when it is not known.
+    /// Who was waited for in the end and what that session did, in words; empty when not known.
     pub(crate) root: String,
 }
 
-/// Divides rows, where that is asked for.
+/// Divides rows, if grouping by cause was requested.
 #[derive(Default)]
 pub(crate) struct ByCause {
     samples: Option<Samples>,
-    /// Kinds of process of those at the roots.
+    /// Process kinds of the sessions at the roots.
     backend_types: HashMap<SessionId, String>,
 }
 
 impl ByCause {
-    /// Reads what is needed where time is grouped by causes. What cannot be read is said by `dimensions`.
+    /// Reads what is needed if time is grouped by cause. What cannot be read goes to the problems of `dimensions`.
     pub(crate) fn of(source: &Source, dimensions: &mut Dimensions, by: &[Dimension]) -> ByCause {
         if !by.iter().any(|dimension| dimension.is_of_causes()) {
             return ByCause::default();
@@ -47,7 +47,7 @@ impl ByCause {
         }
     }
 
-    /// Hands on an activity: in parts, each with its cause, what has causes; all else as it is.
+    /// Passes on an activity: blocked time in parts, each with its cause; everything else unchanged.
     pub(crate) fn each(&self, activity: &Activity<'_>, mut take: impl FnMut(&Activity<'_>)) {
         let Some(samples) = self.samples.as_ref().filter(|_| is_blocked(activity)) else {
             return take(activity);
@@ -56,7 +56,7 @@ impl ByCause {
         let amounts = (u128::from(row.ns), u128::from(row.samples));
         samples.divide(&Blocked::of_activity(row), amounts, |part| {
             let cause = self.cause(&part);
-            // No more than the row has.
+            // No overflow: a part is no larger than its row.
             let of_part = ActivityRow {
                 ns: u64::try_from(part.ns).unwrap_or(u64::MAX),
                 samples: u64::try_from(part.samples).unwrap_or(u64::MAX),

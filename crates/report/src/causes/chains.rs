@@ -1,4 +1,4 @@
-//! Who waits behind whom: blocked time as trees, each with the one at its root that everybody in it waited for in the end.
+//! Who waits behind whom: blocked time as trees, each with the session at its root that everybody in it waited for in the end.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,22 +12,22 @@ use super::parts::{CausePart, Parts};
 use crate::dimensions::Dimensions;
 use crate::locks::WaitedLock;
 
-/// Somebody, and all that waited behind. The times of all roots sum to the blocked time.
+/// A root and all that waited behind it. The times of all roots sum to the blocked time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chain {
     /// What the waits ended at.
     pub kind: CauseKind,
     /// Who it is; none = no session.
     pub who: Option<Who>,
-    /// What that one did while others waited for it, the most first: parts of [`Chain::behind_ns`].
+    /// What it did while others waited for it, largest first: parts of [`Chain::behind_ns`].
     pub doing: Vec<CausePart>,
     /// How long all of those behind waited, nanoseconds.
     pub behind_ns: u128,
-    /// Those that waited for it itself, the longest waits first.
+    /// Direct waiters, longest waits first.
     pub behind: Vec<Waiting>,
 }
 
-/// A session, and what it was in most while it waited.
+/// A waiting session, and what it mostly waited for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Waiting {
     /// Who it is.
@@ -36,19 +36,19 @@ pub struct Waiting {
     pub waits: Vec<(Wait, u64, u128)>,
     /// Text of the first statement; none when it was not read.
     pub text: Option<String>,
-    /// The lock of the server's lock table that the first wait was for; none: it is for no such lock, or for several, or it is not known.
+    /// The lock of the server's lock table that the first wait was for; none: not for such a lock, for several, or not known.
     pub lock: Option<WaitedLock>,
-    /// How long it waited here itself, nanoseconds; 0 = it was only met in the waits of those behind.
+    /// How long it waited here itself, nanoseconds; 0 = it only appears in the waits of those behind it.
     pub ns: u128,
-    /// How long all of those behind it waited: the sum of `behind` and `beyond`.
+    /// How long all sessions behind it waited: the sum of `behind` and `beyond`.
     pub behind_ns: u128,
-    /// Those that waited for it itself.
+    /// Its direct waiters.
     pub behind: Vec<Waiting>,
-    /// Those behind it that are too deep to be shown one by one.
+    /// Sessions behind it that are too deep to be shown individually.
     pub beyond: Beyond,
 }
 
-/// Sessions that are not shown one by one.
+/// Sessions that are not shown individually.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Beyond {
     /// How many.
@@ -66,7 +66,7 @@ pub struct Who {
     pub backend_type: String,
     /// Who was logged in.
     pub user: String,
-    /// The program at its other end, by its own word.
+    /// The client program, by its own account.
     pub application: String,
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for Who {
     }
 }
 
-/// Puts parts of blocked time into trees.
+/// Builds trees from parts of blocked time.
 #[derive(Default)]
 pub(super) struct Trees(BTreeMap<(Option<SessionId>, Option<CauseKind>), Tree>);
 
@@ -93,7 +93,7 @@ struct Tree {
 
 #[derive(Default)]
 struct Node {
-    /// Of the session itself, by wait event and statement.
+    /// The session's own waits, by wait event and statement.
     own: BTreeMap<(Wait, u64), u128>,
     behind: BTreeMap<SessionId, Node>,
 }
@@ -102,7 +102,7 @@ impl Trees {
     /// Adds a part of the time that a session was blocked.
     pub(super) fn add(&mut self, of: &Blocked, part: &Divided<'_>, dimensions: &mut Dimensions) {
         let last: Option<&CauseLink> = part.chain.last();
-        // Whatever the one at the root did, it is one root; where it is no session, one for each kind.
+        // A session at the root is one root whatever it did; roots that are no session: one for each kind.
         let key = match last {
             Some(link) => (Some(link.session), None),
             None => (None, Some(part.kind)),
@@ -117,8 +117,7 @@ impl Trees {
         *own.entry((of.wait(), of.statement)).or_default() += part.ns;
     }
 
-    /// The trees, that with the most time first. `depth`: sessions one behind the other that are shown, the one at the root not
-    /// counted; none = all.
+    /// The trees, largest first. `depth`: levels of waiting sessions to show, not counting the root; none = all.
     pub(super) fn finish(
         self,
         depth: Option<usize>,
@@ -186,7 +185,7 @@ fn waiting(
     all
 }
 
-/// Everybody in trees.
+/// Counts the sessions in these trees, and how long they waited.
 fn all_of(nodes: &BTreeMap<SessionId, Node>) -> Beyond {
     fn add(nodes: &BTreeMap<SessionId, Node>, sessions: &mut BTreeSet<SessionId>) -> u128 {
         nodes

@@ -1,4 +1,4 @@
-//! Divides blocked time by the samples that were followed.
+//! Divides blocked time in proportion to the samples that were followed.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::load::Source;
 use crate::number::counted;
 use crate::scan::Activity;
 
-/// Time of a session in a second, in one statement, wait event and state.
+/// Time of a session within a second, in one statement, wait event and state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Blocked {
     /// Start of the second; none for all of them.
@@ -53,29 +53,29 @@ impl Blocked {
     }
 }
 
-/// Whether it is time that has causes: blocked DB time.
+/// Whether this is time that has causes: blocked DB time.
 pub(crate) fn is_blocked(activity: &Activity<'_>) -> bool {
     activity.section == Section::DbTime && activity.row.state.group() == Some(StateGroup::Blocked)
 }
 
-/// A part of it.
+/// A part of blocked time.
 pub(crate) struct Divided<'a> {
     pub(crate) kind: CauseKind,
     pub(crate) chain: &'a [CauseLink],
     pub(crate) ns: u128,
-    /// Its samples, divided likewise.
+    /// Its share of the samples.
     pub(crate) samples: u128,
-    /// Samples say how long it is: it is one of several parts, or those of other seconds stand for it.
+    /// Its length comes from samples: it is one of several parts, or samples of other seconds had to stand in.
     pub(crate) is_of_samples: bool,
 }
 
-/// Links of a chain that are read: a recorder follows 16. Whoever made longer ones does not get to say how deep anything calls itself.
+/// Longest chain that is read (recorders follow 16 links). Without it a crafted file could cause recursion to any depth.
 const MOST_LINKS: usize = 64;
 
-/// What was found by following samples: samples by where they led.
+/// Result of following samples: their number by where they led.
 type Found = HashMap<(CauseKind, Vec<CauseLink>), u64>;
 
-/// Samples that were followed, by second, and over all seconds.
+/// Followed samples, by second, and over all seconds.
 #[derive(Default)]
 pub(crate) struct Samples(HashMap<Blocked, Found>);
 
@@ -85,7 +85,7 @@ impl Samples {
         Samples::read_by(source, &ExecutedLast::default())
     }
 
-    /// The same; whoever is idle in a transaction has the statement executed last, as far as it is known.
+    /// The same; sessions idle in a transaction get the statement they executed last, as far as known.
     pub(crate) fn read_with_last_statements(source: &Source) -> (Samples, Vec<Problem>) {
         let (executed_last, mut problems) = ExecutedLast::read(source);
         let (samples, of_samples) = Samples::read_by(source, &executed_last);
@@ -132,19 +132,19 @@ impl Samples {
         has_rows(meta) || !self.0.is_empty()
     }
 
-    /// Whether the recorder followed waits: it may have met none.
+    /// Whether the recorder follows waits; it may not have met any.
     pub(crate) fn are_recorded(&self, meta: &Meta) -> bool {
         self.are_any(meta) || follows_waits(meta)
     }
 
-    /// Where chains end: sessions that were waited for in the end.
+    /// The ends of chains: sessions that were waited for in the end.
     pub(super) fn roots(&self) -> impl Iterator<Item = SessionId> {
         let chains = self.0.values().flat_map(|found| found.keys());
         chains.filter_map(|(_, chain)| chain.last().map(|link| link.session))
     }
 
-    /// Hands on the parts of so many nanoseconds and samples, which sum to them. Where no sample of that second was followed, those
-    /// of the other seconds of the same wait stand for it; without any the cause is unknown.
+    /// Passes on the parts of these nanoseconds and samples, which sum to them. If no sample of that second was followed, samples of
+    /// the same wait in other seconds stand in; without any the cause is unknown.
     pub(crate) fn divide(
         &self,
         key: &Blocked,
@@ -168,7 +168,7 @@ impl Samples {
             });
         };
         let is_of_samples = of_second.is_none() || found.len() > 1;
-        // In a fixed order: what remains of a division goes to the same ones each time.
+        // In a fixed order, so that the remainder of a division always goes to the same parts.
         let mut parts: Vec<_> = found.iter().collect();
         parts.sort_unstable();
         let (mut before, mut given) = (0, (0, 0));
@@ -192,7 +192,7 @@ impl Samples {
 pub(crate) struct BlockedTime(HashMap<Blocked, (u128, u128)>);
 
 impl BlockedTime {
-    /// Takes what of an activity is blocked DB time.
+    /// Adds the activity if it is blocked DB time.
     pub(crate) fn add(&mut self, activity: &Activity<'_>) {
         if is_blocked(activity) {
             let row = activity.row;
@@ -202,7 +202,7 @@ impl BlockedTime {
         }
     }
 
-    /// Hands on its parts.
+    /// Passes on the parts of all of it.
     pub(crate) fn divide(
         &self,
         samples: &Samples,

@@ -1,5 +1,5 @@
-//! What sessions that are idle in a transaction had executed last: samples of them have no statement, but looks at the lock table that
-//! found their locks do. Only such locks can be waited for while nothing is executed.
+//! The statements that sessions idle in a transaction executed last: their samples have no statement, but samples of the lock table in
+//! which they held locks do. Only such locks can block others while nothing is executed.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,12 @@ use dbtime_model::{CauseLink, SessionId};
 
 use crate::load::Source;
 
-/// Statements of idle sessions by second, each with the time that was seen of it, nanoseconds.
+/// Statements of idle sessions by second, each with the nanoseconds for which it was seen.
 #[derive(Default)]
 pub(super) struct ExecutedLast(HashMap<(SessionId, i64), HashMap<u64, u64>>);
 
 impl ExecutedLast {
-    /// Of a recording; none where it has no lock table. With what could not be read.
+    /// Those of a recording, empty without a lock table; and what could not be read.
     pub(super) fn read(source: &Source) -> (ExecutedLast, Vec<Problem>) {
         let mut all = ExecutedLast::default();
         if !source.meta().database.locks {
@@ -29,7 +29,7 @@ impl ExecutedLast {
         (all, problems)
     }
 
-    /// Gives the links of a chain in this second their statements.
+    /// Fills in the missing statements of a chain in this second.
     pub(super) fn complete(&self, chain: &mut [CauseLink], time: i64) {
         for link in chain {
             if link.statement == 0 && link.session_state.is_idle_in_transaction() {
@@ -38,7 +38,7 @@ impl ExecutedLast {
         }
     }
 
-    /// That with the most time in this second; 0 = none was seen.
+    /// The statement with the most time in this second; 0 = none was seen.
     fn of(&self, session: SessionId, time: i64) -> u64 {
         let statements = self.0.get(&(session, time)).into_iter().flatten();
         let most = statements.max_by_key(|(statement, ns)| (**ns, **statement));

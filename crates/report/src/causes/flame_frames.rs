@@ -1,4 +1,4 @@
-//! Who was waited for, as frames above the stacks of who waited.
+//! Who was waited for, as frames above the waiter's stack.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::dimensions::Dimensions;
 use crate::load::Source;
 use crate::stacks::{frames, kernel_frames};
 
-/// Below what it is about.
+/// The frame below those of each link of a chain.
 pub(crate) const WAITED_FOR: &str = "[waited for]";
 
 /// Divides blocked time by causes.
@@ -19,13 +19,13 @@ pub(crate) const WAITED_FOR: &str = "[waited for]";
 pub(crate) struct CauseFrames(Samples);
 
 impl CauseFrames {
-    /// Those of a recording, and what could not be read.
+    /// The followed samples of a recording, and what could not be read.
     pub(crate) fn read(source: &Source) -> (CauseFrames, Vec<Problem>) {
         let (samples, problems) = Samples::read(source);
         (CauseFrames(samples), problems)
     }
 
-    /// Hands on parts of so much time and so many samples, each with its frames: they sum to it.
+    /// Passes on parts of these amounts, each with its frames; they sum to them.
     pub(crate) fn divide(
         &self,
         of: &Blocked,
@@ -41,7 +41,7 @@ impl CauseFrames {
     }
 }
 
-/// Frames, root first, and whether they are the kernel's.
+/// Frames, root first, each with whether it is the kernel's.
 fn chain(part: &Divided<'_>, dimensions: &mut Dimensions) -> Vec<(bool, Arc<str>)> {
     let word = |text: &str| (false, text.into());
     let mut all: Vec<(bool, Arc<str>)> = Vec::new();

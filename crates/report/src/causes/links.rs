@@ -1,4 +1,4 @@
-//! Whom sessions waited for themselves, and whom those waited for in turn, link by link.
+//! Whom sessions waited for directly, and whom those waited for in turn, link by link.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,27 +9,27 @@ use super::divide::Divided;
 use super::parts::{Doing, Root, root};
 use crate::dimensions::Dimensions;
 
-/// Sessions that were waited for and did the same, or what is no session.
+/// Sessions that were waited for and did the same, or something that is not a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainLink {
-    /// What was waited for in the end, if the waits ended here; none when these waited for others themselves.
+    /// What was waited for in the end, if the chain ends here; none when these sessions waited for others themselves.
     pub end: Option<CauseKind>,
-    /// One of the sessions, and what all of them did; none = it is no session.
+    /// One of the sessions, and what all of them did; none = not a session.
     pub did: Option<Root>,
-    /// Sessions.
+    /// How many sessions.
     pub sessions: usize,
     /// For how long they were waited for, nanoseconds.
     pub ns: u128,
-    /// Whom they waited for in turn, the most first. With `beyond_ns` these sum to `ns`, where nothing ended here.
+    /// Whom they waited for in turn, largest first. With `beyond_ns` these sum to `ns`, unless the chain ends here.
     pub further: Vec<ChainLink>,
-    /// What leads on to links that are not shown.
+    /// Time that leads on to links that are not shown.
     pub beyond_ns: u128,
 }
 
-/// What is equal for those that are one link.
+/// What the members of a link have in common.
 type Key = (Option<CauseKind>, Option<Doing>);
 
-/// Adds parts of blocked time up, link by link.
+/// Adds up parts of blocked time, link by link.
 #[derive(Default)]
 pub(super) struct Links(BTreeMap<Key, Node>);
 
@@ -43,7 +43,7 @@ struct Node {
 }
 
 impl Links {
-    /// Adds a part, with so many links of its chain.
+    /// Adds a part, with at most `depth` links of its chain.
     pub(super) fn add(&mut self, part: &Divided<'_>, depth: usize, dimensions: &mut Dimensions) {
         let mut level = self;
         if part.chain.is_empty() {
@@ -56,7 +56,7 @@ impl Links {
             let node = level.0.entry(key).or_default();
             node.ns += part.ns;
             node.sessions.insert(link.session);
-            // Whatever comes first: the same one each time.
+            // An arbitrary one, but the same every time.
             if node.did.as_ref().is_none_or(|known| did < *known) {
                 node.did = Some(did);
             }
@@ -68,7 +68,7 @@ impl Links {
         }
     }
 
-    /// That with the most time first.
+    /// The link with the most time first.
     pub(super) fn finish(self) -> Vec<ChainLink> {
         let nodes = self.0.into_iter();
         let mut links: Vec<ChainLink> = nodes

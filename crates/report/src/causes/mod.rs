@@ -1,8 +1,8 @@
 //! Who was waited for: blocked DB time, followed to its causes.
 //!
-//! The recorder follows each sample of a blocked session to who ended its wait, and on where that one was blocked itself. Here
-//! the time of the ledger is divided by these samples: what a session spent blocked in a second, in one statement, wait event and
-//! state. Every sum stays what it is in the ledger.
+//! The recorder follows each sample of a blocked session to the one that ended its wait, and further if that one was blocked, too.
+//! Here these samples divide the time of the ledger: what a session spent blocked in a second, in one statement, wait event and state.
+//! All sums of the ledger are preserved.
 
 mod blockers;
 mod by_cause;
@@ -49,11 +49,11 @@ pub(crate) use words::{doing, no_session};
 /// Which waits, and how many.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CauseOptions {
-    /// Of those who waited.
+    /// Filters the sessions that waited.
     pub filter: Filter,
-    /// Waits to show, and causes of each: those with the most time.
+    /// How many waits to show, and causes of each: the largest.
     pub top: usize,
-    /// Links of a chain to show; what lies beyond is summed up. None = all.
+    /// Links of a chain to show; the rest is summed. None = all.
     pub depth: Option<usize>,
 }
 
@@ -76,9 +76,9 @@ pub struct CauseReport {
     pub filter: Filter,
     /// The time it covers.
     pub period: Period,
-    /// By wait event and statement, the one with the most time first.
+    /// By wait event and statement, largest first.
     pub waits: Vec<CausedWait>,
-    /// Sessions for which others waited, the longest first.
+    /// Sessions that others waited for, the longest waited for first.
     pub blockers: Vec<Blocker>,
     /// Their statements, likewise.
     pub blocking_statements: Vec<BlockingStatement>,
@@ -88,7 +88,7 @@ pub struct CauseReport {
     pub blocked_ns: u128,
     /// Of that, what could be followed.
     pub followed_ns: u128,
-    /// Why time led to what is not known, nanoseconds, that with the most first.
+    /// Why time led to no known cause, and how many nanoseconds of it, largest first.
     pub not_known: Vec<(NotKnown, u128)>,
     /// How many waits, causes and blockers to show.
     pub top: usize,
@@ -97,13 +97,13 @@ pub struct CauseReport {
 }
 
 impl CauseReport {
-    /// False where the recorder did not follow waits.
+    /// False if the recorder did not follow waits.
     pub fn is_recorded(&self) -> bool {
         is_recorded(&self.meta, self.followed_ns)
     }
 }
 
-/// Whether the recorder followed waits; `followed_ns` is what was found of it.
+/// Whether the recorder followed waits; `followed_ns`: how much time could be followed.
 pub(crate) fn is_recorded(meta: &Meta, followed_ns: u128) -> bool {
     has_rows(meta) || followed_ns > 0 || follows_waits(meta)
 }
@@ -113,12 +113,12 @@ fn has_rows(meta: &Meta) -> bool {
     meta.segments.rows.contains_key(CauseRow::NAME)
 }
 
-/// Minor version of the schema since which waits are followed.
+/// Minor version of the schema that introduced following waits.
 const SINCE_MINOR: u32 = 7;
-/// How the engines begin that do not follow waits, and that of imported files.
+/// Prefixes of engines that do not follow waits, imported files included.
 const NOT_FOLLOWING: [&str; 3] = ["proc:", "context switches", "imported"];
 
-/// Whether the recorder was one that follows waits: where it left no samples nobody waited, or nothing was met in time.
+/// Whether the recorder follows waits: if it left no samples, nobody waited, or none was caught in time.
 fn follows_waits(meta: &Meta) -> bool {
     let minor = match meta.schema.split_once('.') {
         Some(("1", minor)) => minor.parse::<u32>().ok(),
@@ -132,7 +132,7 @@ fn follows_waits(meta: &Meta) -> bool {
         && !NOT_FOLLOWING.iter().any(|other| engine.starts_with(other))
 }
 
-/// What to say where it did not.
+/// What to tell the user if it did not.
 pub(crate) fn why_not_recorded(meta: &Meta) -> &'static str {
     match meta.files.is_empty() {
         true => {
@@ -148,7 +148,7 @@ pub(crate) fn why_not_recorded(meta: &Meta) -> &'static str {
 pub struct CausedWait {
     /// The wait event.
     pub wait: Wait,
-    /// What executed; 0 = not known.
+    /// The statement; 0 = not known.
     pub statement: u64,
     /// Its text; none when it was not read.
     pub text: Option<String>,
@@ -156,14 +156,13 @@ pub struct CausedWait {
     pub sessions: usize,
     /// Nanoseconds.
     pub ns: u128,
-    /// The locks of the server's lock table that were waited for, the most first. They sum to no more than `ns`: of the rest it is not
-    /// known.
+    /// The locks of the server's lock table that were waited for, largest first. They sum to no more than `ns`: the rest is not known.
     pub locks: Vec<LockShare>,
-    /// What was waited for, the most first. They sum to `ns`.
+    /// What was waited for, largest first. Sums to `ns`.
     pub by: Vec<CausePart>,
-    /// The same, whichever sessions it was that did the same.
+    /// The same, with sessions that did the same merged.
     pub by_doing: Vec<CauseGroup>,
-    /// The same link by link, where a depth was asked for: those that were waited for first. They sum to `ns`.
+    /// The same link by link, if a depth was requested: direct blockers first. They sum to `ns`.
     pub links: Vec<ChainLink>,
 }
 
@@ -200,8 +199,8 @@ pub fn causes(source: &Source, options: &CauseOptions) -> Result<CauseReport, Re
     })
 }
 
-/// Hands on the blocked DB time that a filter lets through, part by part. A part of the recording has the parts of its time: the
-/// samples of all of it are looked at, whatever time is chosen.
+/// Passes on the blocked DB time that a filter lets through, part by part. Time in a selected period is divided as without the
+/// selection: samples of the whole recording count.
 pub(crate) fn divided(
     source: &Source,
     dimensions: &mut Dimensions,
@@ -216,7 +215,7 @@ pub(crate) fn divided(
     scanned
 }
 
-/// Adds parts up.
+/// Adds up parts.
 #[derive(Default)]
 struct Builder {
     waits: HashMap<(Wait, u64), OfWait>,
@@ -228,7 +227,7 @@ struct Builder {
 
 #[derive(Default)]
 struct OfWait {
-    /// For how long each of them.
+    /// How long each of them waited.
     sessions: BTreeMap<SessionId, u128>,
     ns: u128,
     by: Parts,

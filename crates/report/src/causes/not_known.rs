@@ -6,23 +6,23 @@ use dbtime_model::{CauseKind, SessionId};
 
 use super::Divided;
 
-/// Links of a chain that recorders follow.
+/// Links of a chain that the recorder follows.
 const LONGEST_CHAIN: usize = 16;
-/// Class of waits of background processes that have no work.
+/// Class of the waits of background processes that have nothing to do.
 const ACTIVITY: &str = "Activity";
 
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NotKnown {
-    /// Nobody was seen to end the wait, or to have what was waited for.
+    /// Nobody was seen to end the wait, or to hold what was waited for.
     Nobody,
-    /// Those who were waited for waited for the one that waited.
+    /// The chain led back to the waiter.
     Circle,
-    /// More stood behind each other than are followed.
+    /// The chain is longer than the recorder follows.
     LongChain,
-    /// At the end stood a background process that had nothing to do when it was looked at.
+    /// The chain ended at a background process that had nothing to do when it was sampled.
     NoWork,
-    /// Whoever stood at the end waited too.
+    /// The end of the chain was waiting, too.
     FurtherOn,
 }
 
@@ -41,7 +41,7 @@ impl NotKnown {
         }
     }
 
-    /// Of a part of the time of a session.
+    /// The reason for a part of a session's time; none when its cause is known.
     pub(super) fn of(waiter: SessionId, part: &Divided<'_>) -> Option<NotKnown> {
         if part.kind != CauseKind::Unknown {
             return None;
@@ -56,7 +56,7 @@ impl NotKnown {
     }
 }
 
-/// Reasons and their nanoseconds, that with the most first.
+/// Reasons and their nanoseconds, largest first.
 pub(super) fn sorted(sums: BTreeMap<NotKnown, u128>) -> Vec<(NotKnown, u128)> {
     let mut sums = Vec::from_iter(sums);
     sums.sort_by_key(|(why, ns)| (std::cmp::Reverse(*ns), *why));

@@ -1,5 +1,5 @@
-//! Sessions that waited for one lock all the time that they were in a wait event and a statement, as far as looks at the lock table tell:
-//! wherever such a wait stands in a chain, it was for that lock.
+//! Sessions that waited for the same lock all the time that they were in a wait event and a statement, as far as samples of the lock
+//! table show: wherever such a wait is part of a chain, it was for that lock.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::locks::{LockShare, WaitOfStatement, WaitedLock, WaitedLocks};
 /// A session in a wait event and a statement.
 pub(super) type Waiter = (SessionId, WaitOfStatement);
 
-/// Who waited for a link of a chain itself: the one before it.
+/// The direct waiter of a link of a chain: the link before it.
 pub(super) fn waiter(of: &Blocked, chain: &[CauseLink], place: usize) -> Waiter {
     match place.checked_sub(1).and_then(|before| chain.get(before)) {
         None => (of.session, (of.wait(), of.statement)),
@@ -45,7 +45,7 @@ impl OneLock {
         self.0.get(waiter)
     }
 
-    /// The locks of waits, as far as they are known; `waits`: with their nanoseconds.
+    /// The locks of these waits, as far as known. `waits`: the nanoseconds of each.
     pub(super) fn shares(&self, waits: &BTreeMap<Waiter, u128>) -> Vec<LockShare> {
         let mut sums: BTreeMap<&WaitedLock, (usize, u128)> = BTreeMap::new();
         let mut counted: BTreeMap<&WaitedLock, SessionId> = BTreeMap::new();
@@ -53,7 +53,7 @@ impl OneLock {
             if let Some(lock) = self.of(waiter) {
                 let sum = sums.entry(lock).or_default();
                 sum.1 += ns;
-                // Those of a session stand beside each other.
+                // Waiters of a session are neighbours in this order.
                 if counted.insert(lock, waiter.0) != Some(waiter.0) {
                     sum.0 += 1;
                 }

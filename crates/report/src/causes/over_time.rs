@@ -1,6 +1,6 @@
-//! Who was waited for over time: a lane for each one at a root, and in each bucket how long those behind it waited.
+//! Who was waited for over time: a lane for each root, and in each bucket how long the sessions behind it waited.
 //!
-//! All lanes sum to the blocked DB time. A row knows its second, not the moment: its time is spread evenly over it.
+//! All lanes sum to the blocked DB time. A row only knows its second: its time is spread evenly over it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -17,10 +17,10 @@ use crate::report::{ReportError, load};
 use crate::scan::Period;
 use crate::timeline::{BucketWidth, Buckets};
 
-/// Buckets of a picture, at most.
+/// Most buckets of a picture.
 const BUCKETS: usize = 240;
 
-/// What the one at a root did while others waited, in few words.
+/// What the root did while others waited, in few words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RootActivity {
     /// It ran.
@@ -41,7 +41,7 @@ pub enum RootActivity {
     Prepared,
     /// A signal had stopped it.
     Stopped,
-    /// It waited for what was on its way over the network.
+    /// It waited for data in flight on the network.
     Network,
     /// It waited for another host.
     OtherHost,
@@ -104,9 +104,9 @@ pub struct ChainTimeline {
     pub period: Period,
     /// Width of a whole bucket, seconds.
     pub width_s: i64,
-    /// From when to when each bucket is, in order.
+    /// The period of each bucket, in order.
     pub buckets: Vec<Period>,
-    /// That with the most time first; what is left out last.
+    /// Largest first; the one that sums up what is left out is last.
     pub lanes: Vec<ChainLane>,
     /// Sum over all lanes, nanoseconds.
     pub blocked_ns: u128,
@@ -116,26 +116,26 @@ pub struct ChainTimeline {
     pub problems: Vec<String>,
 }
 
-/// One at a root, or all that are left out.
+/// A root, or the sum of all that are left out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChainLane {
-    /// Who it is, or what it is that is no session; none = all that are left out.
+    /// The session, or what it is if it is none; none = all that are left out.
     pub root: Option<Result<Who, CauseKind>>,
-    /// Roots that it stands for.
+    /// How many roots it stands for.
     pub count: usize,
-    /// How long all behind it waited, nanoseconds.
+    /// How long all sessions behind it waited, nanoseconds.
     pub ns: u128,
-    /// The same by bucket, and by what the one at the root did.
+    /// The same by bucket and by what the root did.
     pub buckets: Vec<BTreeMap<RootActivity, u128>>,
 }
 
-/// Which one it is: a session, or what is none.
+/// Identifies a root: a session, or what it is if it is none.
 type Key = Result<SessionId, CauseKind>;
 
-/// Blocked DB time over time, as many roots as are wanted.
+/// Blocked DB time over time, for as many roots as requested.
 ///
 /// # Errors
-/// The filter names what is not in the recording; it knows no times; no time passes in the part chosen of it.
+/// The filter names what is not in the recording, the recording has no times, or the selected part of it has no length.
 pub fn chains_over_time(source: &Source, options: &CauseOptions) -> Result<ChainTimeline, ReportError> {
     let meta = source.meta();
     if meta.collector.clock == Clock::None {
@@ -200,7 +200,7 @@ fn placed(
 ) -> Vec<BTreeMap<RootActivity, u128>> {
     let mut placed = vec![BTreeMap::new(); buckets.len()];
     for ((time_us, activity), ns) in times {
-        // Several waited at a time: that is not longer than its second.
+        // May exceed a second, as several waited at once: it still belongs in its second.
         let lies = buckets.lies(time_us, ns, false);
         let before = buckets.share(lies, ns, |bucket, ns| {
             *placed[bucket].entry(activity).or_default() += ns;
@@ -211,7 +211,7 @@ fn placed(
 }
 
 impl ChainLane {
-    /// Takes another one: both are left out.
+    /// Merges two lanes that are left out.
     fn merge(&mut self, other: ChainLane) {
         self.root = None;
         self.count += other.count;

@@ -1,4 +1,4 @@
-//! Parts of blocked time, by what the one did in the meantime that was waited for in the end.
+//! Parts of blocked time, by what the session that was waited for in the end did meanwhile.
 
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
@@ -11,17 +11,16 @@ use super::Divided;
 use crate::dimensions::Dimensions;
 use crate::stacks::frames;
 
-/// A part of it: where following it ended.
+/// A part of blocked time: where following it ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CausePart {
     /// What it ended at.
     pub kind: CauseKind,
-    /// At whom; none when at no session.
+    /// The session it ended at; none when it is not a session.
     pub root: Option<Root>,
-    /// How many were waited for one after the other, at most: 1 = the root itself was waited for.
+    /// Length of the longest chain to the root: 1 = the root was waited for directly.
     pub links: usize,
-    /// Where in the code the root was that ran: innermost functions, that with the most time first. Not of every part of the time it
-    /// is known.
+    /// Where in the code the root was running: innermost functions, largest first. Not known for all of the time.
     pub functions: Vec<(Arc<str>, u128)>,
     /// Nanoseconds.
     pub ns: u128,
@@ -36,15 +35,15 @@ pub struct Root {
     pub backend_type: String,
     /// Who was logged in.
     pub user: String,
-    /// What it executed, or where it is idle in a transaction had executed last; 0 = not known, or nothing.
+    /// What it executed, or had executed last if idle in a transaction; 0 = not known, or nothing.
     pub statement: u64,
     /// Its text; none when it was not read.
     pub text: Option<String>,
-    /// What the database says of it as a whole.
+    /// Its session state according to the database.
     pub session_state: SessionState,
     /// Its own wait event.
     pub wait: Wait,
-    /// What the operating system says of it.
+    /// Its state according to the operating system.
     pub state: State,
 }
 
@@ -60,7 +59,7 @@ impl Root {
     }
 }
 
-/// What is equal for those that did the same. In which wait event one was that did not wait for anybody makes no difference.
+/// What sessions that did the same have in common. The wait event only matters for a session that waited for somebody.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Doing {
     backend_type: String,
@@ -70,12 +69,12 @@ pub(crate) struct Doing {
     waited_in: Option<(Wait, SessionState)>,
 }
 
-/// Parts of which the root did the same: what it executed, its wait event and state.
+/// Parts whose roots did the same: statement, wait event and state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CauseGroup {
-    /// All of them, with the root of one.
+    /// All of them, with one of the roots.
     pub part: CausePart,
-    /// Whose they are.
+    /// Pids of the roots.
     pub pids: BTreeSet<u32>,
 }
 
@@ -87,7 +86,7 @@ impl CauseGroup {
         }
     }
 
-    /// Adds parts of which the root did the same. The root that stands for all of them stays.
+    /// Adds parts whose root did the same. The root that represents them stays.
     pub(crate) fn merge(&mut self, other: CauseGroup) {
         self.pids.extend(other.pids);
         let part = &mut self.part;
@@ -97,7 +96,7 @@ impl CauseGroup {
     }
 }
 
-/// Adds parts up.
+/// Adds up parts.
 #[derive(Default)]
 pub(crate) struct Parts(BTreeMap<(CauseKind, Option<Root>), Sum>);
 
@@ -120,7 +119,7 @@ impl Parts {
         }
     }
 
-    /// That with the most time first.
+    /// Largest first.
     pub(crate) fn finish(self) -> Vec<CausePart> {
         let parts = self.0.into_iter().map(|((kind, root), sum)| {
             let mut functions = Vec::from_iter(sum.functions);
@@ -139,7 +138,7 @@ impl Parts {
     }
 }
 
-/// Parts that differ in the session only, as one: `parts` have the most first, and the first of them stands for them.
+/// Merges parts that differ in the session only. `parts`: largest first; the first one of a group represents it.
 pub(super) fn group(parts: &[CausePart]) -> Vec<CauseGroup> {
     let mut groups: BTreeMap<_, CauseGroup> = BTreeMap::new();
     for part in parts {
@@ -170,7 +169,7 @@ fn sort(functions: &mut [(Arc<str>, u128)]) {
     functions.sort_by(|(one, ns), (other, other_ns)| other_ns.cmp(ns).then_with(|| one.cmp(other)));
 }
 
-/// The innermost function of one that ran: the database's own, not what the kernel did for it.
+/// The innermost function of a session that ran: the database's own, not what the kernel did for it.
 fn function(link: &CauseLink, dimensions: &Dimensions) -> Option<Arc<str>> {
     if link.state.group() != Some(StateGroup::OnCpu) {
         return None;
@@ -179,7 +178,7 @@ fn function(link: &CauseLink, dimensions: &Dimensions) -> Option<Arc<str>> {
     of(link.user_stack).or_else(|| of(link.kernel_stack))
 }
 
-/// Whoever stands at the end of a chain, or at another place in it.
+/// The session at the end of a chain, or elsewhere in it.
 pub(crate) fn root(link: &CauseLink, dimensions: &mut Dimensions) -> Root {
     let text = dimensions.statement(link.statement).map(str::to_string);
     let session = dimensions.session(link.session);

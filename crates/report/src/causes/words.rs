@@ -1,8 +1,8 @@
-//! Who was waited for and what that one did, in words.
+//! Who was waited for and what that session did, in words.
 
 use dbtime_model::{CauseKind, SessionState, State, StateGroup, Wait, WaitKind};
 
-/// Where a wait ended that was for no session.
+/// Where a wait ended that was not for a session.
 pub(crate) fn no_session(kind: CauseKind) -> &'static str {
     match kind {
         CauseKind::Device => "a device",
@@ -16,8 +16,8 @@ pub(crate) fn no_session(kind: CauseKind) -> &'static str {
     }
 }
 
-/// What a session did while others waited for it. `end`: what they waited for in the end; none when the session waited for another
-/// one itself.
+/// What a session did while others waited for it. `end`: what they waited for in the end; none when the session was itself waiting
+/// for another one.
 pub(crate) fn doing(
     end: Option<CauseKind>,
     session_state: SessionState,
@@ -52,7 +52,7 @@ pub(crate) fn doing(
     }
 }
 
-/// Whether it is the wait of a standby of which somebody has paused the replay: its `client` is whoever has to resume it.
+/// Whether this is the wait of a standby whose replay was paused: its `client` is whoever has to resume it.
 fn is_replay_paused(wait: &Wait) -> bool {
     wait.event.as_ref() == "RecoveryPause"
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::ranges::{RangeLedger, side_by_side};
 use crate::fields;
 
-/// What a part of a command's time is put down to.
+/// What a part of a command's time is attributed to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     /// Ready to run without a CPU, whatever it was doing.
@@ -17,9 +17,9 @@ pub enum Cause {
     Cpu,
     /// In this wait event.
     Wait(Wait),
-    /// In a wait event of files for what finds no room in memory: sorts, hashes, materialised rows.
+    /// In a wait event of files for what does not fit into memory: sorts, hashes, materialised rows.
     TemporaryFiles,
-    /// Off CPU, and not waiting in the eyes of the database.
+    /// Off CPU, and not waiting according to the database.
     OffCpu,
     /// Not known.
     Unknown,
@@ -51,7 +51,7 @@ impl Cause {
     }
 }
 
-/// PostgreSQL writes such a file, and reads it again: one cause. `BufFileRead`, `BufFileTruncate`, `BufFileWrite` up to 16, since then
+/// PostgreSQL writes such a file, and reads it back: one cause. `BufFileRead`, `BufFileTruncate`, `BufFileWrite` up to 16, since then
 /// `BuffileRead` and so on.
 fn is_of_temporary_files(wait: &Wait) -> bool {
     &*wait.class == "IO"
@@ -64,7 +64,7 @@ fn is_of_temporary_files(wait: &Wait) -> bool {
 /// Time of a cause in two ranges, nanoseconds per command.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CauseTime {
-    /// What it is.
+    /// The cause.
     #[serde(serialize_with = "fields::text")]
     pub cause: Cause,
     /// In the middle half.

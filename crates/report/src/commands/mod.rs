@@ -1,8 +1,8 @@
 //! Commands of clients: how long they took, and what the slow ones did differently.
 //!
-//! A command lasts from when its session has it until it asks the client for the next one. The kernel's programs add up
-//! what its time went to by wait event and state, for all commands of a statement that took about as long (an eighth of a power
-//! of two): so the commands of any range of latencies have a ledger of their own that sums to their mean latency. Where a range
+//! A command lasts from when its session receives it until it asks the client for the next one. The kernel's programs add up
+//! where its time went by wait event and state, for all commands of a statement that took about as long (an eighth of a power
+//! of two): so the commands of any range of latencies have a ledger of their own that adds up to their mean latency. If a range
 //! ends inside such a bucket, it has that part of the bucket.
 
 mod causes;
@@ -30,9 +30,9 @@ use ranges::{Ranges, side_by_side};
 /// Which commands, and how many statements are shown.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CommandOptions {
-    /// Period and statements. What commands did is added up over sessions: it cannot be told apart by them.
+    /// Period and statements. What commands did is summed over sessions: it cannot be split by them.
     pub filter: Filter,
-    /// Statements to show one by one: those with the most time.
+    /// How many statements to show individually: those with the most time.
     pub top: usize,
 }
 
@@ -72,7 +72,7 @@ pub struct StatementCommands {
     pub id: u64,
     /// Its text; none when it was not read.
     pub text: Option<String>,
-    /// They.
+    /// Its commands.
     #[serde(flatten, serialize_with = "crate::json::commands")]
     pub commands: Commands,
 }
@@ -82,14 +82,15 @@ pub struct StatementCommands {
 pub struct Commands {
     /// How long they took.
     pub latencies: Histogram,
-    /// The middle half of them, by latency; none of too few.
+    /// The middle half of them, by latency; none if there are too few.
     pub median: Option<RangeLedger>,
-    /// The slowest hundredth of them; none of too few.
+    /// The slowest hundredth of them; none if there are too few.
     pub slow: Option<RangeLedger>,
 }
 
 impl Commands {
-    /// What the slow ones did more than those of the middle, the most first, nanoseconds per command. Empty of too few.
+    /// What the slow ones spent more time on than those of the middle, the most first, nanoseconds per command. Empty if there
+    /// are too few.
     pub fn causes(&self) -> Vec<CauseTime> {
         match (&self.median, &self.slow) {
             (Some(median), Some(slow)) => causes::differences(median, slow),
@@ -143,7 +144,7 @@ impl Builder {
 /// Commands by statement, and what the slow ones did differently.
 ///
 /// # Errors
-/// The filter names what is not in the recording, or chooses by sessions, waits or states.
+/// The filter names something that is not in the recording, or chooses by sessions, waits or states.
 pub fn commands(source: &Source, options: &CommandOptions) -> Result<CommandReport, ReportError> {
     let filter = &options.filter;
     if !filter.takes_all_sessions() || !filter.waits.is_empty() || !filter.states.is_empty() {
@@ -198,7 +199,7 @@ pub fn commands(source: &Source, options: &CommandOptions) -> Result<CommandRepo
     })
 }
 
-/// The wait event of this name, in which a session that executes a command is.
+/// The wait event of this name, for a session that executes a command.
 fn wait_of(name: &str) -> Wait {
     match name.split_once(':') {
         Some((class, event)) => Wait::event(class, event, false),

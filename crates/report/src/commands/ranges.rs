@@ -8,17 +8,17 @@ use dbtime_model::{State, Wait};
 
 use crate::fields;
 
-/// With fewer commands there is no middle half and no slowest hundredth that are worth a comparison.
+/// With fewer commands, the middle half and the slowest hundredth are not worth comparing.
 const FEWEST: u64 = 20;
-/// The slow ones.
+/// Share of the slow ones.
 const SLOWEST: f64 = 0.01;
-/// The middle half.
+/// Bounds of the middle half.
 const MIDDLE: (f64, f64) = (0.25, 0.75);
 
 /// What commands of a range of latencies spent their time on: the rows sum to their mean latency.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RangeLedger {
-    /// How many there are: of the buckets at both ends a part.
+    /// How many there are: buckets at both ends count in part.
     pub commands: f64,
     /// Mean latency, nanoseconds.
     pub mean_ns: f64,
@@ -34,7 +34,7 @@ pub struct RangeRow {
     pub wait: Wait,
     /// What the operating system says.
     pub state: State,
-    /// Mean of all commands of the range, nanoseconds.
+    /// Mean over all commands of the range, nanoseconds.
     pub ns: f64,
 }
 
@@ -62,7 +62,7 @@ impl Ranges {
         *part = part.saturating_add(ns);
     }
 
-    /// The middle half, and the slowest hundredth but at least one; none of too few.
+    /// The middle half, and the slowest hundredth but at least one; none if there are too few.
     pub(super) fn median_and_slow(&self) -> (Option<RangeLedger>, Option<RangeLedger>) {
         let count: u64 = self.0.values().map(|bucket| bucket.count).sum();
         if count < FEWEST {
@@ -76,7 +76,7 @@ impl Ranges {
         )
     }
 
-    /// Of the commands from this rank to that, by latency.
+    /// For the commands from this rank to that, by latency.
     fn ledger(&self, from: f64, to: f64) -> RangeLedger {
         let (mut before, mut commands, mut whole) = (0.0, 0.0, 0.0);
         let mut parts: BTreeMap<(Wait, State), f64> = BTreeMap::new();
@@ -116,7 +116,7 @@ impl Ranges {
     }
 }
 
-/// Rows of two ledgers, added up by what `key` takes them for: nanoseconds in each, what is more in the second first.
+/// Rows of two ledgers, added up by `key`: nanoseconds in each, the largest increase in the second first.
 pub(super) fn side_by_side<K: Ord>(
     first: &RangeLedger,
     second: &RangeLedger,

@@ -1,16 +1,17 @@
-//! Which part of a distribution makes the difference of two averages.
+//! Which part of a distribution accounts for the difference between two averages.
 //!
 //! With `m` the average of the faster recording, a bucket contributes
 //!
 //! ```text
-//! Σ (latency − m) of its events in the slower one / all events there − the same of the faster one
+//! Σ (latency − m) of its events in the slower one / all events there − the same for the faster one
 //! ```
 //!
 //! Because both recordings have all of their events in some bucket, the contributions add up to the difference of the
 //! averages, whatever `m` is; with this `m`, events as long as the average of the faster one contribute nothing.
 //!
-//! The part that is named is the tail in which the slower recording is ahead the most: the bound at which the part of
-//! events that are at least as long is larger there by the most (the place of the statistic of Smirnov, one-sided).
+//! The part that is named is the tail in which the slower recording is ahead the most: at its bound, the share of
+//! events that are at least as long exceeds that of the faster one by the most (the place of the one-sided Smirnov
+//! statistic).
 
 use super::{ComparedEvent, bucket_bounds};
 use crate::histogram::Histogram;
@@ -37,16 +38,16 @@ pub struct Difference {
     pub sentence: String,
 }
 
-/// A power of two of microseconds.
+/// A power of two in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BucketDifference {
     /// Lower bound in microseconds.
     pub from_us: u64,
     /// Upper bound in microseconds, exclusive.
     pub to_us: u64,
-    /// Part of the events of each recording that it holds, in percent.
+    /// Share of each recording's events that it holds, in percent.
     pub percent: [f64; 2],
-    /// What it contributes to the average of the first less that of the second, nanoseconds.
+    /// What it contributes to the average of the first minus that of the second, nanoseconds.
     pub contribution_ns: f64,
 }
 
@@ -57,7 +58,8 @@ pub struct Tail {
     pub from_us: u64,
     /// Part of the events of each recording, in percent.
     pub percent: [f64; 2],
-    /// Part of the difference of the averages that it makes, in percent; over 100 when shorter events take some back.
+    /// Part of the difference of the averages that it accounts for, in percent; over 100 when shorter events offset
+    /// some of it.
     pub percent_of_difference: f64,
 }
 
@@ -88,7 +90,7 @@ impl Difference {
         difference
     }
 
-    /// The first average less the second, nanoseconds; none unless both have events.
+    /// The first average minus the second, nanoseconds; none unless both have events.
     pub fn difference_ns(&self) -> Option<f64> {
         Some(self.mean_ns[0]? - self.mean_ns[1]?)
     }
@@ -158,7 +160,7 @@ impl Tail {
     }
 }
 
-/// A part in percent: one decimal where it would be 0 or 100 without being it.
+/// A part in percent, with one decimal if it is close to 0 or 100.
 fn share(percent: f64) -> String {
     if percent == 0.0 || percent == 100.0 || (1.0..=99.0).contains(&percent) {
         format!("{percent:.0} %")
@@ -204,7 +206,7 @@ fn tail(buckets: &[BucketDifference], difference_ns: f64) -> Option<Tail> {
     let mut longest: Option<(f64, Tail)> = None;
     let mut percent = [0.0, 0.0];
     let mut contribution_ns = 0.0;
-    // Not the shortest bucket: from there on there is everything.
+    // Without the shortest bucket: a tail from there on is everything.
     for bucket in buckets.iter().skip(1).rev() {
         percent = [percent[0] + bucket.percent[0], percent[1] + bucket.percent[1]];
         contribution_ns += bucket.contribution_ns;

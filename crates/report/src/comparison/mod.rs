@@ -22,7 +22,7 @@ pub use difference::{BucketDifference, Difference, Tail};
 /// One of the recordings that are compared.
 #[derive(Debug)]
 pub struct ToCompare {
-    /// What it is called.
+    /// Its name.
     pub label: String,
     /// Its rows.
     pub source: Source,
@@ -33,11 +33,11 @@ pub struct ToCompare {
 /// What is compared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComparisonOptions {
-    /// Kinds of latencies; empty = waits where there are any, else all.
+    /// Kinds of latencies; empty = waits if there are any, else all.
     pub kinds: Vec<String>,
     /// Names of events, as `Class:Event` or either of the two; empty = all.
     pub names: Vec<String>,
-    /// Events to compare one by one.
+    /// How many events to compare individually.
     pub top: usize,
 }
 
@@ -67,7 +67,7 @@ pub struct Comparison {
 /// A recording that is compared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComparedSource {
-    /// What it is called.
+    /// Its name.
     pub label: String,
     /// What it says about itself.
     pub meta: Meta,
@@ -75,7 +75,7 @@ pub struct ComparedSource {
     pub filter: Filter,
     /// The time it covers.
     pub period: Period,
-    /// Its time by the rule of parsetrc.pl; none when it was not made of SQL traces.
+    /// Its time by the rule of parsetrc.pl; none when it was not made from SQL traces.
     pub calls: Option<CallView>,
     /// What could not be read.
     pub problems: Vec<String>,
@@ -86,7 +86,7 @@ pub struct ComparedSource {
 pub struct ComparedEvent {
     /// See [`kind`].
     pub kind: String,
-    /// Its name; without its class when all recordings were made of SQL traces.
+    /// Its name; without its class when all recordings were made from SQL traces.
     pub name: String,
     /// Its latencies in each of [`Comparison::sources`].
     pub latencies: Vec<Histogram>,
@@ -99,9 +99,9 @@ pub struct ComparedEvent {
 /// Events of one size in all recordings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComparedSize {
-    /// Blocks of the database; 0 = not said.
+    /// Blocks of the database; 0 = not known.
     pub blocks: u64,
-    /// Bytes; 0 = not said.
+    /// Bytes; 0 = not known.
     pub bytes: u64,
     /// Their latencies in each of [`Comparison::sources`].
     pub latencies: Vec<Histogram>,
@@ -244,7 +244,7 @@ fn compared(kind: String, name: &str, event: Event, are_traces: bool) -> Compare
     }
 }
 
-/// Bounds of the buckets in which any of these has events: powers of two of microseconds.
+/// Bounds of the buckets in which any of these has events: powers of two in microseconds.
 fn bucket_bounds(latencies: &[&Histogram]) -> BTreeSet<(u64, u64)> {
     latencies
         .iter()

@@ -22,14 +22,14 @@ pub enum Verdict {
     Significant,
     /// Noise would show as much.
     Noise,
-    /// Noise would not, but the halves of one side differ as much from each other.
+    /// Noise would not, but the halves of one side differ from each other by as much.
     Varies,
     /// Too small a part of DB time to be tested.
     Small,
     /// Too few slices of time to tell.
     NotTested,
-    /// The host's time (run queue, scheduling, waking, interrupts): it depends on what else ran there, which no recording
-    /// of a database tells.
+    /// The host's time (run queue, scheduling, waking, interrupts): depends on what else ran there, which a recording of a
+    /// database cannot tell.
     Host,
 }
 
@@ -62,11 +62,11 @@ pub enum Place {
     Path(Vec<Arc<Function>>),
     /// A program, a library, a kernel module or subsystem.
     Module(String),
-    /// A statement, by its id; 0 = what belongs to none.
+    /// A statement, by its id; 0 = time that belongs to none.
     Statement(u64),
 }
 
-/// A difference of time (of samples, where work is counted in them).
+/// A difference of time (of samples, if work is counted in them).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
     /// Where.
@@ -75,13 +75,13 @@ pub struct Change {
     /// Nanoseconds (samples) of both sides, as recorded.
     #[serde(flatten, serialize_with = "recorded")]
     pub values: [u128; 2],
-    /// Of these, those in the function, or at the end of the path, itself; the same where that says nothing.
+    /// Of these, time in the function itself, or at the end of the path; equal to `values` at other places.
     #[serde(flatten, serialize_with = "self_recorded")]
     pub self_values: [u128; 2],
     /// `values` per unit of work.
     #[serde(flatten, serialize_with = "good_and_bad")]
     pub per_unit: [f64; 2],
-    /// Bad less good, per unit of work: of `self_values` for functions, else of `values`.
+    /// Bad minus good, per unit of work: of `self_values` for functions, else of `values`.
     pub difference: f64,
     /// `difference` as a part of the larger DB time per unit, in percent.
     pub percent: f64,
@@ -94,53 +94,53 @@ pub struct Change {
 pub struct StatementChange {
     /// How much.
     pub change: Change,
-    /// Its name in the database, where it has one (Oracle: `sql_id`).
+    /// Its name in the database, if it has one (Oracle: `sql_id`).
     pub sql_id: Option<String>,
     /// Its text; none when it was not read.
     pub text: Option<String>,
-    /// Where: cells of its own ledger, the largest difference first. They sum to `change`; none of them has a verdict.
+    /// Where: cells of its own ledger, the largest difference first. They sum to `change`; they have no verdicts.
     pub cells: Vec<Change>,
-    /// How often it was executed on both sides, see [`Statements::counted_by`]; none where that is not known, or never.
+    /// How often it was executed on each side, see [`Statements::counted_by`]; none where that is not known, or never.
     pub counted: [Option<CountedStatement>; 2],
-    /// Of that, calls by what the times are divided by.
+    /// The same as calls per unit of what the times are divided by.
     pub calls_per_unit: [Option<f64>; 2],
-    /// `change` by its own executions, where it is known well enough on both sides how many there were.
+    /// `change` per own execution, if the number of executions is known well enough on both sides.
     pub per_execution: Option<Change>,
 }
 
 /// Differences by statement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Statements {
-    /// By what they are divided: transactions where both sides counted them, else as everything is.
+    /// What they are divided by: transactions if both sides counted them, else what everything is divided by.
     pub per: WorkUnit,
-    /// Who counted how often they were executed; none where a side does not know it.
+    /// Who counted the executions; none if a side does not know them.
     pub counted_by: Option<CountedBy>,
-    /// Of a side some of that is missing: there was at least as much.
+    /// Some executions of a side were not counted: the numbers are lower bounds.
     pub are_at_least: bool,
-    /// What changed most and how, in a sentence; empty when none of them can be named.
+    /// What changed most and how, in a sentence; empty when no statement can be named.
     pub sentence: String,
-    /// One is named, and changed by more than noise.
+    /// A statement is named, and changed by more than noise.
     pub is_certain: bool,
     /// DB time.
     pub total: Change,
-    /// Every statement of either side, and what belongs to none, the largest difference first.
+    /// Every statement of either side, and what belongs to none; the largest difference first.
     pub changes: Vec<StatementChange>,
 }
 
-/// A difference of blocked time that led to the same cause.
+/// A difference of blocked time with the same cause.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CauseChange {
     /// How much, in which wait event.
     pub change: Change,
-    /// What the waits were for: of BAD, or of GOOD where BAD has none of it. The session is one of several that did the same.
+    /// What the waits were for: of BAD, or of GOOD if BAD has none. The session is one of several that did the same.
     pub cause: CausePart,
-    /// Such sessions of both sides.
+    /// How many such sessions each side has.
     pub sessions: [usize; 2],
-    /// What was executed by who waited, what grew most first. They sum to `change`.
+    /// What the waiters executed; largest growth first. They sum to `change`.
     pub statements: Vec<WaitingStatement>,
 }
 
-/// A difference of the time that sessions waited while they executed a statement.
+/// A difference of the time that sessions waited while executing a statement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WaitingStatement {
     /// How much; it has no verdict.
@@ -149,14 +149,14 @@ pub struct WaitingStatement {
     pub text: Option<String>,
 }
 
-/// Differences by whom sessions waited for.
+/// Differences by who was waited for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CauseChanges {
     /// The cause that explains the difference best, in a sentence; empty when none does.
     pub sentence: String,
     /// Blocked DB time.
     pub total: Change,
-    /// What grew most first, then what shrank most. They sum to `total`.
+    /// Largest growth first, then what shrank most. They sum to `total`.
     pub changes: Vec<CauseChange>,
 }
 
@@ -170,7 +170,7 @@ pub struct LatencyChange {
     /// Events per unit of work.
     #[serde(flatten, serialize_with = "per_unit")]
     pub per_unit: [f64; 2],
-    /// Time per unit of work: bad less good, nanoseconds.
+    /// Time per unit of work: bad minus good, nanoseconds.
     #[serde(rename = "difference_ns_per_unit")]
     pub difference: f64,
     /// Mean, p50, p95, p99.
@@ -220,7 +220,7 @@ pub struct DiffStack {
     pub functions: Vec<Arc<Function>>,
     /// Nanoseconds (samples) of both sides, as recorded.
     pub values: [u128; 2],
-    /// The same, bad scaled to as much work as good did.
+    /// The same, with bad scaled to the amount of work that good did.
     pub scaled: [u64; 2],
 }
 
@@ -239,13 +239,13 @@ pub struct DiffSide {
     pub samples: u128,
     /// Units of work.
     pub work: f64,
-    /// Slices of time that the test had.
+    /// Slices of time that the test had to work with.
     pub slices: usize,
-    /// How the times came to be.
+    /// How the times were obtained.
     pub fidelity: Option<FidelityMix>,
 }
 
-/// How differences were told from noise.
+/// How differences were separated from noise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NoiseTest {
     /// Resamples of the bootstrap.
@@ -254,9 +254,9 @@ pub struct NoiseTest {
     pub level: f64,
     /// Slices that each side must have.
     pub fewest_slices: usize,
-    /// Differences below this part of the larger DB time without the host's, per unit, are not tested.
+    /// Differences below this part of the larger DB time per unit, the host's time excluded, are not tested.
     pub smallest_share: f64,
-    /// There were enough slices.
+    /// Whether there were enough slices.
     pub tested: bool,
 }
 
@@ -271,9 +271,9 @@ pub struct Diff {
     pub unit_is_told: bool,
     /// What makes the comparison doubtful.
     pub warnings: Vec<String>,
-    /// The functions that both sides share take so many times as long per unit; 1 = the same, or not known.
+    /// The functions that both sides share take this many times as long per unit; 1 = the same, or not known.
     pub common_factor: f64,
-    /// How differences were told from noise.
+    /// How differences were separated from noise.
     pub noise: NoiseTest,
     /// Throughput, as far as it is known, and DB time of both sides: the beginning of the first line.
     pub headline: String,
@@ -281,9 +281,9 @@ pub struct Diff {
     pub conclusion: String,
     /// By statement; none when one side does not know any.
     pub statements: Option<Statements>,
-    /// By whom sessions waited for; the sides that do not say it where one does not.
+    /// By who was waited for; or the sides whose recordings do not have that.
     pub causes: Result<CauseChanges, Vec<&'static str>>,
-    /// What else must be known of it; may be empty.
+    /// What else should be known about it; may be empty.
     pub whole: String,
     /// What only BAD does, and its part of BAD's DB time in percent.
     pub new_in_bad: Vec<(String, f64)>,
@@ -312,7 +312,7 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// What the difference is in: who was waited for, where that explains it, and what explains most of the rest.
+    /// What the difference is in: who was waited for, if that explains it, and what explains most of the rest.
     pub fn answer(&self) -> String {
         let cause = self.causes.as_ref().map_or("", |of| of.sentence.as_str());
         match cause {
@@ -321,7 +321,7 @@ impl Diff {
         }
     }
 
-    /// True when something is more than noise.
+    /// Whether anything is more than noise.
     pub fn is_significant(&self) -> bool {
         [
             &self.cells,

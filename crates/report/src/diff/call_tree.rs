@@ -1,13 +1,13 @@
-//! The call tree of both sides, walked and never held: stacks that begin alike are neighbours once they are sorted, so that only the
-//! callers of one stack are open at a time. It may have a hundred times as many nodes as there are stacks.
+//! The call tree of both sides, walked but never held in memory: in sorted order, stacks with a common beginning are neighbours, so
+//! only the callers of one stack are open at a time. The tree may have a hundred times as many nodes as there are stacks.
 
 use super::changes::{Atom, add};
 use crate::function::FunctionId;
 
-/// A callee that has this part of its caller's difference stands for it.
+/// A callee with at least this part of its caller's difference is shown in its place.
 const CARRIES_ALL: f64 = 0.9;
 
-/// A node, by the first stack that has it and the number of functions from the root. In the order of stacks, callers first.
+/// A node, by the first stack that has it and the number of functions from the root. Ordered as the stacks are, callers first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct NodeId {
     atom: usize,
@@ -25,7 +25,7 @@ impl NodeId {
 pub(super) struct Node {
     pub(super) id: NodeId,
     pub(super) values: [u128; 2],
-    /// Of these, those that are not the host's.
+    /// Of these, the time that is not the host's.
     pub(super) tested: [u128; 2],
     /// Of `values`, those of stacks that end here.
     pub(super) own: [u128; 2],
@@ -35,7 +35,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// A single callee has most of its difference, which is given.
+    /// Whether a single callee has most of its difference, which is given.
     pub(super) fn is_carried_on(&self, difference: f64) -> bool {
         let carried = match difference > 0.0 {
             true => self.most_grown,
@@ -45,7 +45,7 @@ impl Node {
     }
 }
 
-/// Hands on every node, callees before their caller. `difference` is that of values.
+/// Passes on every node, callees before their caller. `difference` is that of values.
 pub(super) fn each_node(atoms: &[Atom], difference: impl Fn([u128; 2]) -> f64, mut take: impl FnMut(&Node)) {
     let mut order: Vec<usize> = (0..atoms.len()).collect();
     order.sort_unstable_by(|one, other| {

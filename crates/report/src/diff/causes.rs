@@ -1,8 +1,8 @@
-//! Whom sessions waited for, on both sides.
+//! Who was waited for, on both sides.
 //!
-//! Blocked time is told apart by wait event and by what the one did that was waited for in the end, whichever session that was: pids
-//! say nothing about another recording. The differences sum to that of the blocked DB time. They have a test of their own, of the
-//! same kind as that of everything else.
+//! Blocked time is grouped by wait event and by what the session that was waited for in the end did, whichever session that was:
+//! pids mean nothing in another recording. The differences sum to that of the blocked DB time. They have a test of their own, of the
+//! same kind as everything else.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::number::counted;
 use crate::statement_text::beginning;
 use crate::sums::percent;
 
-/// Characters of a text in the sentence.
+/// Characters of a statement's text in the sentence.
 const TEXT: usize = 60;
 
 /// Both sides of a cause.
@@ -33,8 +33,8 @@ struct Both {
     slices: BySlice,
 }
 
-/// Compares both sides, and takes from them what is compared. `statements_match`: a statement has the same id on both sides. The
-/// sentence is still to come.
+/// Compares both sides, and moves what is compared out of them. `statements_match`: a statement has the same id on both sides. The
+/// sentence is added later.
 pub(super) fn compare(
     sides: &mut [Side; 2],
     changes: &Changes,
@@ -66,7 +66,7 @@ pub(super) fn compare(
             .each_ref()
             .map(|group| group.as_ref().map_or(0, |group| group.pids.len()));
         let [good, bad] = both.groups;
-        // One of the two there is.
+        // At least one of the two exists.
         let Some(group) = bad.or(good) else { continue };
         answer.push(CauseChange {
             change: changes.change(Place::Wait(key.wait), &both.all, None, per),
@@ -104,7 +104,7 @@ impl Both {
     }
 }
 
-/// The same where ids of statements mean nothing to the other side.
+/// The same without statements, if their ids mean nothing to the other side.
 fn without_statements(mut of: OfCause) -> OfCause {
     let mut all = Total::default();
     of.statements.values().for_each(|amount| all.add(*amount));
@@ -124,7 +124,7 @@ fn waiting(
     let mut waiting: Vec<WaitingStatement> = statements
         .into_iter()
         .map(|(id, pair)| {
-            // Good or bad: whichever has a text.
+            // Good or bad: whichever has the text.
             let text = sides.iter().find_map(|side| side.dimensions.statement(id));
             WaitingStatement {
                 change: changes.change(Place::Statement(id), &pair, None, per),
@@ -136,7 +136,7 @@ fn waiting(
     waiting
 }
 
-/// What grew most first, then what shrank most; equal ones stay in the order of their names.
+/// Largest growth first, then what shrank most; ties stay in the order of their names.
 pub(crate) fn grown_first<T>(all: &mut [T], change: impl Fn(&T) -> &Change) {
     all.sort_by(|one, other| {
         let (one, other) = (change(one).difference, change(other).difference);
@@ -146,7 +146,7 @@ pub(crate) fn grown_first<T>(all: &mut [T], change: impl Fn(&T) -> &Change) {
     });
 }
 
-/// What changed most first, whether it grew or shrank; equal ones stay in their order.
+/// Largest change first, whether growth or not; ties stay in their order.
 pub(crate) fn largest_first<T>(all: &mut [T], change: impl Fn(&T) -> &Change) {
     all.sort_by(|one, other| {
         let size = |of: &T| change(of).difference.abs();
@@ -154,8 +154,8 @@ pub(crate) fn largest_first<T>(all: &mut [T], change: impl Fn(&T) -> &Change) {
     });
 }
 
-/// The cause that explains the difference best, in a sentence; empty when none does. `largest`: the largest difference of anything
-/// else that is more than noise, see [`super::conclusion::Conclusion`]; where there is none, sessions wait as long, for others.
+/// The cause that explains the difference best, in a sentence; empty when none does. `largest`: the largest significant difference
+/// of anything else, see [`super::conclusion::Conclusion`]; without one, sessions wait as long as before, but for others.
 pub(super) fn named(
     causes: &CauseChanges,
     per: &Per,
@@ -190,7 +190,7 @@ pub(super) fn named(
         .map_or_else(String::new, |(cause, _)| sentence(cause, per))
 }
 
-/// False for what the wait event says itself, or nobody knows.
+/// False for what is not known, or what the wait event says already.
 fn says_something(cause: &CausePart) -> bool {
     match cause.kind {
         CauseKind::Unknown => false,

@@ -1,8 +1,8 @@
-//! Everything that time is compared by, and the test of all of it together.
+//! Everything that time is grouped by to be compared, and the test of all of it together.
 //!
-//! The host's time is shown where it was spent, but not tested: how long a session waits for a CPU and where in the code
-//! it lost it, what switching and waking others costs (much more when their CPU is idle), and which interrupts hit the
-//! session, is up to whatever else runs there.
+//! The host's time is shown where it was spent, but not tested: how long a session waits for a CPU and where in the code it lost it, what
+//! switching and waking others costs (much more when their CPU is idle), and which interrupts hit the session, all depend on what else
+//! runs there.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{HashMap, HashSet};
@@ -20,21 +20,20 @@ use crate::function::{FunctionId, Functions};
 use crate::kernel_layers::subsystem;
 use crate::numbered::Numbered;
 
-/// Equal code takes more or less CPU time by what else runs on the host, some of it more than other: in equal runs of
-/// PostgreSQL alone and beside a busy neighbour the largest change of a path was
-/// 45 %, and beyond 40 % in 3 of 100 comparisons. What both sides run must change by this part of itself. And the common
-/// factor is an estimate: it must do so with the factor and without it.
+/// The same code takes more or less CPU time depending on what else runs on the host, and not all code equally: in equal runs of
+/// PostgreSQL alone and beside a busy neighbour the largest change of a path was 45 %, and beyond 40 % in 3 of 100 comparisons. What both
+/// sides run must change by this part of itself. As the common factor is an estimate, it must do so both with the factor and without it.
 const SMALLEST_OF_ITSELF: f64 = 0.4;
 
-/// A function that has less of both sides is neither tested nor named as new: a little less than what is, as sums of floats are compared.
+/// A function with less than this of both sides is neither tested nor named as new: just below the limit, as float sums are compared.
 const ENOUGH: f64 = SMALLEST_SHARE * 0.999;
 
-/// What time is compared by.
+/// What time is grouped by for the comparison.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Item {
     Cell(Wait, State),
     Wait(Wait),
-    /// A function with all it called, once per stack.
+    /// A function with its callees, once per stack.
     Total(FunctionId),
     /// A function itself.
     Own(FunctionId),
@@ -47,19 +46,19 @@ pub(super) enum Item {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pair {
     pub(super) values: [u128; 2],
-    /// Of these, those that are not the host's.
+    /// Of these, the time that is not the host's.
     pub(super) tested: [u128; 2],
     /// Depth of the function on the stacks, weighted by time.
     pub(super) depth: u128,
     pub(super) verdict: Option<Verdict>,
-    /// How many standard errors the difference is, where it has a test of its own.
+    /// The difference in standard errors, if it has a test of its own.
     pub(super) errors: Option<f64>,
 }
 
 /// Values of both sides of one function. There may be millions.
 #[derive(Debug, Clone, Copy, Default)]
 struct FunctionValues {
-    /// With all it called.
+    /// With its callees.
     total: [u128; 2],
     own: [u128; 2],
 }
@@ -70,7 +69,7 @@ pub(super) struct Atom {
     pub(super) state: State,
     pub(super) path: Box<[FunctionId]>,
     pub(super) values: [u128; 2],
-    /// The same by slice, until it was tested.
+    /// The same by slice, until it has been tested.
     slices: [Box<[(u8, f64)]>; 2],
     /// It is not the host's time.
     pub(super) is_tested: bool,
@@ -80,19 +79,19 @@ pub(super) struct Atom {
 
 pub(super) struct Changes {
     pub(super) atoms: Vec<Atom>,
-    /// Cells, wait events, modules; and of functions and nodes of the call tree those of which there is much.
+    /// Cells, wait events, modules; of functions and nodes of the call tree only the large ones.
     pub(super) items: HashMap<Item, Pair>,
-    /// Each function at its place; none where functions are not compared.
+    /// Indexed by function; empty if functions are not compared.
     functions: Vec<FunctionValues>,
     modules: Vec<Arc<str>>,
     total: [u128; 2],
     tested: [u128; 2],
 }
 
-/// Kernel functions that wake others, with all that may be inlined into them.
+/// Kernel functions that wake others, and may have all of that inlined into them.
 const WAKING: [&str; 3] = ["sock_def_readable", "ep_poll_callback", "pollwake"];
 
-/// False for the host's time: in the run queue, and on a CPU in the scheduler, in waking others or in interrupts.
+/// False for the host's time: in the run queue, and on a CPU in the scheduler, waking others or in interrupts.
 pub(super) fn is_tested(state: State, path: &[FunctionId], functions: &Functions) -> bool {
     let is_hosts = |id: &FunctionId| {
         let function = functions.get(*id);
@@ -108,7 +107,7 @@ pub(super) fn is_tested(state: State, path: &[FunctionId], functions: &Functions
     }
 }
 
-/// The places of both sides in their order, those that are equal together.
+/// The places of both sides in order, equal ones paired.
 fn side_by_side(sides: &mut [Side; 2]) -> impl Iterator<Item = [Option<PlaceTime>; 2]> + use<> {
     let [good, bad] = sides.each_mut().map(|side| std::mem::take(&mut side.places));
     let (mut good, mut bad) = (good.into_iter().peekable(), bad.into_iter().peekable());
@@ -128,7 +127,7 @@ fn side_by_side(sides: &mut [Side; 2]) -> impl Iterator<Item = [Option<PlaceTime
 impl Changes {
     /// Takes the places of both sides.
     pub(super) fn of(sides: &mut [Side; 2], functions: &Functions, per: &Per) -> Changes {
-        // Where one side has no stacks, functions would differ for no other reason.
+        // If only one side has stacks, functions would differ for that reason alone.
         let has_stacks = sides.iter().all(|side| side.has_stacks);
         let mut changes = Changes {
             atoms: Vec::with_capacity(sides[0].places.len().max(sides[1].places.len())),
@@ -198,7 +197,7 @@ impl Changes {
         changes
     }
 
-    /// Keeps what must be known of the functions that have enough of a side to be tested, to be new or to be the host's.
+    /// Keeps the data of functions that have enough of a side to be tested, to be new or to be the host's.
     fn keep_large_functions(&mut self) {
         let is_large = |values: [u128; 2]| {
             values
@@ -234,7 +233,7 @@ impl Changes {
         }
     }
 
-    /// True for a stack that is part of an item.
+    /// Whether a stack is part of an item.
     pub(super) fn is_in(&self, atom: &Atom, item: &Item) -> bool {
         match item {
             Item::Cell(wait, state) => *atom.wait == *wait && atom.state == *state,
@@ -246,7 +245,7 @@ impl Changes {
         }
     }
 
-    /// True where functions are compared.
+    /// Whether functions are compared.
     fn has_stacks(&self) -> bool {
         !self.functions.is_empty()
     }
@@ -261,7 +260,7 @@ impl Changes {
         self.total
     }
 
-    /// DB time without the host's.
+    /// DB time without the host's time.
     pub(super) fn tested_totals(&self) -> [u128; 2] {
         self.tested
     }
@@ -321,7 +320,7 @@ impl Changes {
         for pair in self.items.values_mut() {
             pair.judge_untested(per, smallest);
         }
-        // Of no use any longer.
+        // No longer needed.
         for atom in &mut self.atoms {
             atom.slices = Default::default();
         }
@@ -385,8 +384,7 @@ impl Changes {
         })
     }
 
-    /// Functions with the difference in themselves. A function is significant when that difference is; what it called
-    /// is judged where it is.
+    /// Functions, by the difference in themselves. A function is significant if that difference is; its callees are judged on their own.
     pub(super) fn functions(&self, functions: &Functions, per: &Per) -> Vec<Change> {
         ranked(FunctionId::all().zip(&self.functions).map(|(id, values)| {
             let place = Place::Function(functions.shared(id));
@@ -397,7 +395,7 @@ impl Changes {
         }))
     }
 
-    /// Call paths at which the difference ends or spreads out: no single callee carries it on.
+    /// Call paths where the difference ends or spreads out: no single callee carries it on.
     pub(super) fn paths(&self, functions: &Functions, per: &Per) -> Vec<Change> {
         if !self.has_stacks() {
             return Vec::new();
@@ -449,8 +447,8 @@ impl Changes {
     }
 }
 
-/// Whether a difference of time that is not the host's is one. `tested`: none when there were too few slices; `smallest`: what is
-/// worth a verdict.
+/// The verdict on a difference, the host's time excluded. `tested`: none when there were too few slices; `smallest`: what is worth a
+/// verdict.
 pub(super) fn judge(
     values: [u128; 2],
     tested: Option<&Tested>,
@@ -459,7 +457,7 @@ pub(super) fn judge(
     smallest: f64,
 ) -> Verdict {
     let [good, bad] = per.per_unit(values);
-    // The sign of a change that is large; 0 of others.
+    // The sign of a change that is large; 0 if it is not.
     let change = |good: f64| {
         let difference = bad - good;
         let is_large = difference.abs() >= smallest.max(SMALLEST_OF_ITSELF * bad.max(good));
@@ -479,13 +477,13 @@ impl Pair {
         add(&mut self.tested, tested);
     }
 
-    /// It is tested.
+    /// Whether it is large enough to be tested.
     pub(super) fn is_large(&self, per: &Per, smallest: f64) -> bool {
         let [good, bad] = per.per_unit(self.tested);
         good.max(bad) >= smallest
     }
 
-    /// What differs and was not tested, or not found to differ, is the host's.
+    /// What differs but was not tested, or was found to be small, is the host's.
     pub(super) fn judge_untested(&mut self, per: &Per, smallest: f64) {
         let [good, bad] = per.per_unit(self.values);
         let is_small = self.verdict.is_none_or(|verdict| verdict == Verdict::Small);
@@ -499,7 +497,7 @@ impl Pair {
 struct Numbers<'a> {
     items: HashMap<&'a Item, usize>,
     functions: HashMap<FunctionId, usize>,
-    /// By the number of the caller. A caller is never smaller than its callee: all of them are there.
+    /// By the number of the caller. A caller is never smaller than its callee, so all callers are there.
     nodes: HashMap<(Option<usize>, FunctionId), usize>,
 }
 
@@ -527,7 +525,7 @@ impl<'a> Numbers<'a> {
         numbers
     }
 
-    /// The nodes of a call path that are tested, root first.
+    /// The tested nodes of a call path, root first.
     fn nodes_of(&self, path: &[FunctionId]) -> impl Iterator<Item = usize> {
         let mut caller = None;
         path.iter().map_while(move |function| {
@@ -536,7 +534,7 @@ impl<'a> Numbers<'a> {
         })
     }
 
-    /// Everything tested that a stack is part of, each once.
+    /// All tested items that a stack is part of, each once.
     fn of_atom(&self, atom: &Atom, changes: &Changes) -> Vec<usize> {
         let leaf = atom.path.last().map(|leaf| Item::Own(*leaf));
         let module = changes

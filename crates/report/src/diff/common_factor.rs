@@ -1,4 +1,4 @@
-//! How much longer everything takes that both sides do alike.
+//! How much longer everything takes that both sides have in common.
 //!
 //! A slower host, a hypervisor that steals time, or code that has to share the same second with something new change the
 //! time of every function by one factor. It is the median of the ratios of bad to good over the functions' own CPU time,
@@ -11,14 +11,14 @@ use super::Per;
 use super::changes::Changes;
 use crate::function::{FunctionId, Functions};
 
-/// Fewer functions than these say nothing about everything.
+/// Fewer functions than this say nothing about everything.
 const FEWEST_FUNCTIONS: usize = 10;
 /// Largest weight of one function, as a part of all.
 const LARGEST_WEIGHT: f64 = 0.05;
-/// More than twofold is no matter of the host: it is shown as it is.
+/// The host does not explain more than twofold: larger changes are shown as they are.
 const LARGEST_FACTOR: f64 = 2.0;
 
-/// It may be more than that, and then it is no matter of the host.
+/// Whether it may be even larger, so that the host does not explain it.
 pub(crate) fn is_at_limit(factor: f64) -> bool {
     factor.max(1.0 / factor) >= LARGEST_FACTOR
 }

@@ -11,7 +11,7 @@ use crate::number::counted;
 
 /// Modules that are named in a warning.
 const NAMED: usize = 5;
-/// Recordings whose lengths differ more are worth a word.
+/// A warning is given if the lengths of the recordings differ by more than this factor.
 const SIMILAR_LENGTH: u128 = 3;
 
 pub(super) struct Comparability {
@@ -118,7 +118,7 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
             ));
         }
         let slices = side.slices().count();
-        // What knows no time is said to be not tested anyhow.
+        // A recording without times is reported as not tested anyway.
         if slices < FEWEST_SLICES && meta.collector.clock != Clock::None {
             warnings.push(match side.slices().are_snapshots() {
                 true => format!(
@@ -151,7 +151,7 @@ fn named(value: &str) -> &str {
     if value.is_empty() { "not known" } else { value }
 }
 
-/// Programs and libraries of the same name that are not the same.
+/// Programs and libraries with the same name but different builds.
 fn different_builds(sides: &[Side; 2]) -> Option<String> {
     let [good, bad] = [&sides[0].builds, &sides[1].builds];
     let different: Vec<&str> = good

@@ -1,9 +1,9 @@
 //! The sentence that an expert would say: where the difference is, as precisely as the numbers allow.
 //!
-//! Everything significant in the same direction is asked how much of the largest difference it explains, and how much of
-//! it is difference: `main` explains all and is the same code on both sides, a function that only one side runs is
-//! nothing but difference. Of those that explain most, the one that is most difference is named, and of equals the one
-//! nearest to the leaf.
+//! Each item that changed significantly in the same direction is rated by how much of the largest difference it explains, and by
+//! how much of it is difference: `main` explains everything but is the same code on both sides; a function that only one side runs
+//! is all difference. Of those that explain most, the one that is most difference is named, and of equals the one nearest to the
+//! leaf.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,22 +18,22 @@ use crate::kernel_layers::subsystem;
 use crate::number::duration;
 use crate::work::WorkUnit;
 
-/// A cause explains this part of the largest difference at least.
+/// A cause explains at least this part of the largest difference.
 pub(super) const MOST: f64 = 0.7;
-/// A callee that has this part of the cause is named with it.
+/// A callee with this part of the cause is named with it.
 const MUCH: f64 = 0.3;
-/// A difference is extra, or lost, when the whole has changed by this part of it at least.
+/// A difference is called extra, or lost, if the whole has changed by at least this part of it.
 const OF_THE_WHOLE: f64 = 0.5;
-/// So many parts are named where there is no single cause.
+/// How many parts are named if there is no single cause.
 const PARTS: usize = 3;
-/// Candidates that are this part as good as the best are equals.
+/// Candidates at least this good, relative to the best, are its equals.
 const EQUALS: f64 = 0.85;
 /// An increase is named before a decrease that is not more than twice as large.
 pub(super) const GROWTH_COUNTS: f64 = 0.5;
-/// A common factor from here on is worth a word.
+/// Common factors from here on are mentioned.
 const NOTABLE_FACTOR: f64 = 0.1;
 
-/// Functions in which every wait of PostgreSQL and of the C library sleeps: who called them says more.
+/// Functions in which every wait of PostgreSQL and of the C library sleeps: their callers say more.
 const WAITING: &str = "WaitEventSetWait WaitEventSetWaitBlock WaitLatch WaitLatchOrSocket ProcSleep WaitOnLock PGSemaphoreLock \
     epoll_wait epoll_pwait poll ppoll futex futex_wait futex_abstimed_wait_common futex_abstimed_wait_common64 futex_abstimed_wait_cancelable64 do_futex_wait \
     new_sem_wait_fast new_sem_wait_slow new_sem_wait_slow64 sem_wait semop pread pread64 \
@@ -43,17 +43,17 @@ const WAITING: &str = "WaitEventSetWait WaitEventSetWaitBlock WaitLatch WaitLatc
 pub(super) struct Conclusion {
     /// What explains most of the difference.
     pub(super) sentence: String,
-    /// What else must be known of it.
+    /// What else should be known about it.
     pub(super) whole: String,
-    /// The largest difference per unit of work, common factor taken off: less than 0 where BAD has less. None when nothing differs.
+    /// The largest difference per unit of work, common factor taken off: less than 0 if BAD has less. None when nothing differs.
     pub(super) largest: Option<f64>,
 }
 
 struct Candidate<'a> {
     item: &'a Item,
-    /// Difference per unit of work, as the tables have it.
+    /// Difference per unit of work, as in the tables.
     amount: f64,
-    /// It would have the other sign, so that the common factor was taken off.
+    /// `amount` has the common factor taken off, as the sign would be wrong otherwise.
     is_without_factor: bool,
     /// How much it explains, and how much of it is difference.
     score: f64,
@@ -118,7 +118,7 @@ pub(super) fn conclude(
             .map(|(_, pair)| own(pair) * sign)
             .fold(0.0, f64::max)
     };
-    // Bad is what takes more; that it does less of other things in the same second follows from that.
+    // Bad is what takes more; that it does less of other things in the same second is a consequence.
     let sign = if largest(1.0) >= GROWTH_COUNTS * largest(-1.0) {
         1.0
     } else {
@@ -162,7 +162,7 @@ pub(super) fn conclude(
         Item::Module(_) | Item::Total(_) | Item::Own(_) | Item::Path(_) => None,
     });
     if candidates.is_empty() {
-        // All of it is in functions without a name: where they are called is all that can be said.
+        // All of it is in functions without names: all that can be said is where they are called.
         candidates = candidates_of(&|item, _| match item {
             Item::Path(node) => Some(node.path(&changes.atoms).len() as f64),
             _ => Some(0.0),
@@ -201,7 +201,7 @@ pub(super) fn conclude(
             let sentence = match (sign > 0.0, grown * sign >= OF_THE_WHOLE * chosen.amount) {
                 (true, true) => format!("The extra {own} per {unit} of BAD is in {place}"),
                 (false, true) => format!("The lost {own} per {unit} of BAD was in {place}"),
-                // Extra is what the whole has grown by; what other things have less of instead is not.
+                // Extra is only what the whole has grown by, not what replaced other things.
                 (true, false) => format!(
                     "BAD has {own} more per {unit} in {place}, and less elsewhere: its DB time as a whole has not grown as much"
                 ),
@@ -264,7 +264,7 @@ fn nothing(
     let is_equal = good == bad && changes.atoms.iter().all(|atom| atom.values[0] == atom.values[1]);
     let sentence = match new_in_bad {
         _ if is_equal && !names_other => "No difference.".to_string(),
-        // A statement is compared per transaction, where those are counted; and waits of equal length may be for others.
+        // A statement is compared per transaction, if those are counted; and waits of equal length may be for others.
         None if names_other => format!("Per {} nothing else differs beyond noise.", per.unit),
         None => "No difference beyond noise.".to_string(),
         Some(new) if names_other => format!("Per {} nothing else differs beyond noise, but {new}.", per.unit),
@@ -286,16 +286,16 @@ pub(crate) fn amount(value: f64, unit: WorkUnit) -> String {
     }
 }
 
-/// By what an amount is divided, in a sentence.
+/// What an amount is divided by, in a sentence.
 pub(super) fn per_words(unit: WorkUnit) -> String {
     match unit {
-        // Of these an amount is a part.
+        // Amounts are fractions of these.
         WorkUnit::Sample => "of all samples".to_string(),
         _ => format!("per {unit}"),
     }
 }
 
-/// False for what stands on every stack that sleeps or enters the kernel, and for what has no name.
+/// False for functions on every stack that sleeps or enters the kernel, and for those without a name.
 pub(super) fn says_something(function: &Function) -> bool {
     function.is_named()
         && !WAITING
@@ -308,7 +308,7 @@ pub(super) fn says_something(function: &Function) -> bool {
             ))
 }
 
-/// The name that programmers use of a function of the C library: `__GI_fdatasync` is `fdatasync`.
+/// The name that programmers use for a function of the C library: `__GI_fdatasync` is `fdatasync`.
 fn without_prefix(name: &str) -> &str {
     let name = name.trim_start_matches('_');
     ["GI_", "libc_"]
@@ -318,7 +318,7 @@ fn without_prefix(name: &str) -> &str {
         .trim_start_matches('_')
 }
 
-/// The best candidates that have little in common: no function with its own caller.
+/// The best candidates that overlap little: never a function and its caller.
 fn apart<'a>(candidates: &'a [Candidate<'a>], changes: &Changes) -> Vec<&'a Candidate<'a>> {
     let common = |one: &Item, other: &Item| -> u128 {
         let atoms = changes.atoms.iter();
@@ -343,7 +343,7 @@ fn apart<'a>(candidates: &'a [Candidate<'a>], changes: &Changes) -> Vec<&'a Cand
     chosen
 }
 
-/// What is needed to say where something is.
+/// What is needed to describe where something is.
 struct View<'a> {
     changes: &'a Changes,
     functions: &'a Functions,
@@ -355,8 +355,8 @@ struct View<'a> {
 impl View<'_> {
     /// `F under G (wait event, state), 60 % of it in H`.
     fn place(&self, item: &Item) -> String {
-        // What carries the difference inside of the item: its cells; callers and callees of a function; the functions of
-        // what is none.
+        // What carries the difference within the item: its cells; callers and callees of a function; leaf functions of anything
+        // else.
         let mut cells: HashMap<(&Wait, State), f64> = HashMap::new();
         let mut callers: HashMap<FunctionId, f64> = HashMap::new();
         let mut callees: HashMap<FunctionId, f64> = HashMap::new();
@@ -433,7 +433,7 @@ impl View<'_> {
         &self.functions.get(id).name
     }
 
-    /// The function with the most of it, if any has more than nothing.
+    /// The function with the most of it, if any is above zero.
     fn largest(&self, own: &HashMap<FunctionId, f64>) -> Option<(&str, f64)> {
         own.iter()
             .filter(|(_, own)| **own > 0.0)

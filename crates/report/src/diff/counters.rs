@@ -12,18 +12,18 @@ use super::{DiffOptions, Per};
 use crate::load::Source;
 use crate::scan::is_foreground;
 
-/// Counters that differ less are called equal.
+/// Counters that differ by less are called equal.
 const SMALLEST_CHANGE: f64 = 0.1;
-/// So many are named in the sentence.
+/// Counters that are named in the sentence.
 const NAMED: usize = 3;
 
-/// Growth of both sides.
+/// Growth on both sides.
 struct Counter {
     values: [i128; 2],
     by_slice: [Vec<f64>; 2],
 }
 
-/// Compares every counter of foreground sessions that one of the sides has.
+/// Compares every counter of foreground sessions that either side has.
 pub(super) fn compare(
     sources: [&Source; 2],
     sides: &mut [Side; 2],
@@ -36,9 +36,9 @@ pub(super) fn compare(
         let filter = &options.filters[n];
         let slices = side.slices().clone();
         let dimensions = &mut side.dimensions;
-        // What cannot be read was named when work was counted.
+        // What cannot be read was reported when work was counted.
         let _ = sources[n].counters(|row| {
-            // What else ran on the host is no work of these sessions.
+            // Whatever else ran on the host is not the work of these sessions.
             let is_of_host = row.source == counter::HOST;
             if !is_of_host && filter.takes_time(row.time) && is_foreground(row.session, dimensions, filter) {
                 let counter = counters
@@ -83,7 +83,7 @@ pub(super) fn compare(
             }
         })
         .collect();
-    // Counters have different units: they are ranked by how much of themselves has changed.
+    // Counters have different units: they are ranked by relative change.
     let part = |change: &CounterChange| {
         let [good, bad] = change.per_unit;
         (bad - good).abs() / good.abs().max(bad.abs()).max(f64::MIN_POSITIVE)
@@ -92,8 +92,8 @@ pub(super) fn compare(
     changes
 }
 
-/// What the counters of snapshots say, which have no samples: which of them changed by more than chance, and by how much. Empty where
-/// that is not all there is.
+/// What the counters of snapshots, which have no samples, say: which changed by more than chance, and by how much. Empty if there is
+/// more than snapshots.
 pub(super) fn sentence(changes: &[CounterChange], sides: &[Side; 2], per: &Per) -> String {
     let is_of_snapshots = |side: &Side| side.is_of_snapshots && side.total.samples == 0;
     if !sides.iter().all(is_of_snapshots) {
@@ -114,7 +114,7 @@ pub(super) fn sentence(changes: &[CounterChange], sides: &[Side; 2], per: &Per) 
     }
     let certain = with(Verdict::Significant).count();
     if certain == 0 {
-        // Where all differ by less nothing was tested.
+        // If all differ by less, nothing was tested.
         let by = match with(Verdict::Noise).chain(with(Verdict::Varies)).count() {
             0 => "by a tenth or more",
             _ => "by more than chance",

@@ -10,10 +10,10 @@ use super::slices::Slices;
 use crate::filter::Filter;
 use crate::statement_counts::StatementCounts;
 
-/// Where more of a statement's executions may be missing, as a part of those that were counted, it is not known how often it was executed.
+/// If more of a statement's executions may be missing, as a part of those counted, their number is taken as not known.
 const MOST_MISSING: f64 = 0.05;
 
-/// What the server counted, or commands.
+/// Executions as counted by the server, or commands.
 #[derive(Default)]
 pub(super) struct Executions {
     pub(super) counts: StatementCounts,
@@ -28,7 +28,7 @@ impl Executions {
         }
     }
 
-    /// Those of both sides that were counted alike: by the server, where it did it on both.
+    /// Those of both sides, counted alike: by the server if it did so on both.
     pub(super) fn of_both(sides: &[Side; 2]) -> [&Executions; 2] {
         let of_server = sides.each_ref().map(|side| &side.executions);
         let of_commands = sides.each_ref().map(|side| &side.commands);
@@ -44,13 +44,13 @@ impl Executions {
         self.add(row.statement, slices.of_time(row.time), calls);
     }
 
-    /// Of a time and a session that the filter takes.
+    /// For a time and a session that the filter lets through.
     pub(super) fn add_trace(&mut self, row: &CounterRow, filter: &Filter, slices: &Slices) {
         let calls = self.counts.add_trace(row, filter);
         self.add(row.statement, slices.of_time(row.time), calls);
     }
 
-    /// Of a time and a session that the filter takes.
+    /// For a time and a session that the filter lets through.
     pub(super) fn add_command(&mut self, row: &LatencyRow, filter: &Filter, slices: &Slices) {
         let calls = self.counts.add_command(row, filter);
         self.add(row.statement, slices.of_time(row.time), calls);
@@ -63,7 +63,7 @@ impl Executions {
         }
     }
 
-    /// Those of a statement, by slice; none where there were none, or too many may be missing.
+    /// Executions of a statement by slice; none if there were none, or too many may be missing.
     pub(super) fn of(&self, statement: u64, slices: usize) -> Option<Vec<f64>> {
         let calls = self.counts.of(statement)?.calls as f64;
         let may_miss = self.counts.may_miss()? as f64;

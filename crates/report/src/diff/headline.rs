@@ -1,4 +1,4 @@
-//! The beginning of the first line: how much work both sides did, as far as that is known, and what it took in all.
+//! The beginning of the first line: how much work both sides did, as far as known, and what it took in all.
 
 use super::Per;
 use super::conclusion::amount;
@@ -64,7 +64,7 @@ fn db_time(unit: WorkUnit, per_unit: [f64; 2]) -> String {
     )
 }
 
-/// ` (27 times as much)`; nothing when one of them is nothing.
+/// ` (27 times as much)`; empty if one of them is zero.
 fn compared([good, bad]: [f64; 2]) -> String {
     if good <= 0.0 || bad <= 0.0 {
         return String::new();
@@ -76,7 +76,7 @@ fn compared([good, bad]: [f64; 2]) -> String {
     format!(" ({} times)", rate(ratio))
 }
 
-/// Three digits, as far as there are any; of very small ones two.
+/// Three digits, as far as there are any; two for very small ones.
 pub(crate) fn rate(value: f64) -> String {
     match value {
         100.0.. => format!("{value:.0}"),
@@ -141,7 +141,7 @@ mod tests {
             ) && text.contains("closed loop"),
             "{text}"
         );
-        // Read from the sessions' memory: no unit, but what a DBA asks for first.
+        // Read from the sessions' memory: not the unit, but what a DBA asks for first.
         let text = headline(
             &seconds,
             [19_600_000_000, 19_494_000_000],

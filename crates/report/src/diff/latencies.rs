@@ -11,16 +11,16 @@ use crate::latency::has_statements;
 use crate::load::Source;
 use crate::scan::is_foreground;
 
-/// Quantiles that are compared, beside the mean.
+/// Quantiles that are compared, besides the mean.
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)];
-/// Quantities that differ less are called equal.
+/// Quantities that differ by less are called equal.
 const SMALLEST_CHANGE: f64 = 0.1;
 /// Distributions of fewer events have no quantiles worth a verdict.
 const FEWEST_EVENTS: u128 = 100;
 
 type Slices = Vec<Histogram>;
 
-/// Compares every kind and name of event of foreground sessions that one of the sides has. The quantile of a side is that of all its events; its
+/// Compares every kind and name of event of foreground sessions that either side has. The quantile of a side is that of all its events; its
 /// noise is that of the quantiles of its slices.
 pub(super) fn compare(
     sources: [&Source; 2],
@@ -118,7 +118,7 @@ fn load(
     let filter = &options.filters[n];
     let slices = side.slices().clone();
     let mut found: BTreeMap<(String, String), Slices> = BTreeMap::new();
-    // Latencies have no state; those of a wait are chosen by kind and name, which a filter of times does not name.
+    // Latencies have no state; those of a wait are selected by kind and name, which a filter of times does not name.
     if !filter.waits.is_empty() || !filter.states.is_empty() {
         return found;
     }

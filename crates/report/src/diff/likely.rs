@@ -1,10 +1,10 @@
-//! The statement that most of the difference is in although it is not more than noise.
+//! The statement with most of the difference, although it is not more than noise.
 //!
-//! The test asks for much where there are few slices: its limit is that of hundreds of things at once, and of ten seconds in which
-//! requests come at random it may be twenty standard errors. A statement that takes a hundred times as long is noise by that, and who
-//! looks for the cause would not be told of it. So it is named, as one that is not certain, when equal runs hardly show the like: of
-//! simulated pairs of them (5 to 20 seconds, three statements, a sample of each every ten seconds to five a second, alone or five at a
-//! time) 0 to 5 in 100 do.
+//! With few slices the test is demanding: its limit is that of hundreds of things at once, and with ten seconds in which requests come
+//! at random it may be twenty standard errors. By that, a statement that takes a hundred times as long is noise, and whoever looks for
+//! the cause would not be told of it. So it is named, marked as not certain, if equal runs hardly ever show the like: of simulated
+//! pairs of them (5 to 20 seconds, three statements, a sample of each every ten seconds to five a second, alone or five at a time) 0
+//! to 5 in 100 do.
 
 use super::Per;
 use super::answer::Verdict;
@@ -13,26 +13,26 @@ use super::verdicts::Yardstick;
 
 /// It is more than this part of the difference of DB time …
 const PART: f64 = 0.5;
-/// … takes so many times as long, or as short: equal runs beside a busy neighbour differed by 1.45 times, and the common factor, which
-/// is an estimate, is never more than 2 …
+/// … takes this many times as long, or as short: equal runs beside a busy neighbour differed by 1.45 times, and the common factor,
+/// which is an estimate, is never more than 2 …
 const TIMES: f64 = 2.0;
-/// … differs by this part of DB time, four times what is worth a verdict: small statements double by chance, as they are seldom seen …
+/// … differs by this part of DB time, four times what is worth a verdict: small statements, seldom sampled, double by chance …
 const SHARE: f64 = 0.2;
-/// … and by so many standard errors of its own: with 2 up to 18 in 100 of the simulated pairs name one, without this bound most. What
-/// could not be tested at all has none.
+/// … and by this many standard errors of its own: with 2 up to 18 in 100 of the simulated pairs name one, without this bound most.
+/// What could not be tested at all has none.
 const ERRORS: f64 = 3.0;
 
-/// A statement that may be it.
+/// A statement that may be the one.
 pub(super) struct Candidate<'a> {
     pub(super) id: u64,
-    /// Its time.
+    /// All of its time.
     pub(super) all: &'a Pair,
-    /// The same as it is best measured, and by what.
+    /// The same as it is best measured, and what it is measured by.
     pub(super) measured: &'a Pair,
     pub(super) by: Yardstick<'a>,
 }
 
-/// Which one it is. `per`: by what DB time is divided.
+/// The likely statement. `per`: what DB time is divided by.
 pub(super) fn find<'a>(
     candidates: impl Iterator<Item = Candidate<'a>>,
     changes: &Changes,
@@ -52,11 +52,11 @@ pub(super) fn find<'a>(
 }
 
 impl Candidate<'_> {
-    /// So much else has changed that it may be the cause of a difference of this sign.
+    /// Whether it changed by so much that it may be the cause of a difference of this sign.
     fn is_large(&self, whole: f64, changes: &Changes) -> bool {
         let Candidate { measured, by, .. } = self;
         let [good, bad] = by.per.per_unit(measured.tested);
-        // As everything: with the common factor and without it.
+        // As for everything else: with the common factor and without it.
         let is_large = |good: f64| {
             let difference = bad - good;
             difference * whole > 0.0

@@ -1,4 +1,4 @@
-//! What changed between two recordings, per unit of work, and what of it is more than noise.
+//! What changed between two recordings, per unit of work, and which changes exceed noise.
 //!
 //! Differences are conserved as times are: those of the ledger's cells, of the modules, of the functions (self) and of
 //! the call paths (self) each sum to the difference of DB time.
@@ -43,7 +43,7 @@ pub(crate) use headline::rate;
 use noise::{FEWEST_SLICES, LEVEL, Measure, RESAMPLES};
 use side::Side;
 
-/// A difference below this part of the larger DB time without the host's, per unit, is not worth a verdict.
+/// A difference below this part of the larger DB time per unit, the host's time excluded, is not worth a verdict.
 const SMALLEST_SHARE: f64 = 0.05;
 
 /// What is compared.
@@ -51,13 +51,13 @@ const SMALLEST_SHARE: f64 = 0.05;
 pub struct DiffOptions {
     /// Which rows of the good and of the bad side count.
     pub filters: [Filter; 2],
-    /// By what times are divided; none = the best that both sides know.
+    /// What times are divided by; none = the best that both sides know.
     pub per: Option<WorkUnit>,
     /// Transactions of both sides, as the user counted them.
     pub transactions: Option<[f64; 2]>,
     /// How many of each kind of change to show.
     pub top: usize,
-    /// Compare in spite of what speaks against it.
+    /// Compare in spite of objections.
     pub force: bool,
 }
 
@@ -97,7 +97,7 @@ pub enum DiffError {
     NotComparable(Vec<String>),
 }
 
-/// How the sides are called.
+/// Names of the sides.
 pub(crate) const SIDES: [&str; 2] = ["GOOD", "BAD"];
 
 /// Compares two recordings.
@@ -112,7 +112,7 @@ pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffEr
         .filter(|side| !followed[*side].0.are_recorded(sources[*side].meta()))
         .map(|side| SIDES[side])
         .collect();
-    // Where nobody waited on either side there is nothing to compare.
+    // If nobody waited on either side there is nothing to compare.
     let are_any = [0, 1]
         .into_iter()
         .any(|side| followed[side].0.are_any(sources[side].meta()));
@@ -237,7 +237,7 @@ pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffEr
     })
 }
 
-/// By what the times of both sides are divided.
+/// What the times of both sides are divided by.
 pub(crate) struct Per {
     unit: WorkUnit,
     /// Units of work of each side.
@@ -267,7 +267,7 @@ impl Per {
                     }
                 }
                 _ => {
-                    // Known as a whole only: taken as even.
+                    // Only known as a whole: spread evenly.
                     let elapsed = slices.elapsed();
                     let all: f64 = elapsed.iter().sum();
                     for (counted, elapsed) in counted.iter_mut().zip(elapsed) {
@@ -285,7 +285,7 @@ impl Per {
         }
     }
 
-    /// By work of which it is known how much was in each slice.
+    /// Work whose amount in each slice is known.
     fn counted(unit: WorkUnit, slices: [Vec<f64>; 2]) -> Per {
         Per {
             unit,
@@ -295,7 +295,7 @@ impl Per {
         }
     }
 
-    /// There is work in as many slices of each side as the test needs.
+    /// Whether as many slices of each side have work as the test needs.
     fn can_be_tested(&self) -> bool {
         let with_work = |slices: &Vec<f64>| slices.iter().filter(|work| **work > 0.0).count();
         self.slices
@@ -303,7 +303,7 @@ impl Per {
             .all(|slices| with_work(slices) >= FEWEST_SLICES)
     }
 
-    /// What is measured by this work, of which nothing is known yet.
+    /// A measure divided by this work, still without values.
     fn measure(&self, factor: f64) -> Measure {
         Measure {
             numerators: [0, 1].map(|side| vec![0.0; self.slices[side].len()]),
@@ -323,7 +323,7 @@ impl Per {
     }
 }
 
-/// The unit that was asked for, or the best that both sides know, and how much work each side did.
+/// The unit that was requested, or the best that both sides know, and how much work each side did.
 fn unit_of_work(sides: &[Side; 2], options: &DiffOptions) -> Result<(WorkUnit, [f64; 2]), DiffError> {
     let amount = |unit: WorkUnit, side: usize| -> f64 {
         match unit {
@@ -356,7 +356,7 @@ fn unit_of_work(sides: &[Side; 2], options: &DiffOptions) -> Result<(WorkUnit, [
             }),
         };
     }
-    // What was read from the sessions' memory is no exact division of single seconds: it stands in the first line.
+    // Counts read from the sessions' memory do not divide exactly into seconds: they are in the first line.
     let is_usual = |unit: &WorkUnit| {
         *unit != WorkUnit::Transaction
             || options.transactions.is_some()

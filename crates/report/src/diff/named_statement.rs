@@ -1,8 +1,8 @@
-//! The statement that the first line names, and what is said of it.
+//! The statement that the first line names, and what is said about it.
 //!
-//! Where it is known how often statements were executed, it is the one that takes longer each time: by transaction or second a statement
-//! has more time, too, when it is only executed more often, and in a closed loop it has less when it became slow. That is said of one
-//! that takes as long as it did.
+//! If it is known how often statements were executed, this is the one that takes longer each time: per transaction or second a statement
+//! also has more time if it is merely executed more often, and in a closed loop it has less if it became slow. Time per transaction or
+//! second is reported for one that takes as long each time as before.
 
 use dbtime_model::State;
 
@@ -14,24 +14,24 @@ use crate::group::query_id;
 use crate::statement_text::beginning;
 use crate::work::WorkUnit;
 
-/// Where the time of a statement has changed by more than so many times what the length of its executions explains, most of that is in
+/// If the time of a statement has changed by more than this many times what the change per execution explains, most of the change is in
 /// how often it is executed.
 const RATHER_OFTEN: f64 = 2.0;
-/// What one side has less of than this part of the other it hardly has.
+/// A side with less than this part of the other hardly has it.
 const HARDLY: f64 = 0.2;
 /// A second place is named when the first has less than this part of the difference …
 const MOST: f64 = 0.7;
 /// … and the second at least this.
 const MUCH: f64 = 0.2;
-/// Characters of a text in the sentence.
+/// Characters of a statement's text in the sentence.
 const TEXT: usize = 60;
 
-/// A change of a statement, by what it is measured best.
+/// A change of a statement, by its best measure.
 struct Found<'a> {
     statement: &'a StatementChange,
     change: &'a Change,
     is_per_execution: bool,
-    /// What it makes of DB time per unit of work.
+    /// What it adds to DB time per unit of work.
     size: f64,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Found<'a> {
 
     fn per_execution(statement: &'a StatementChange) -> Option<Found<'a>> {
         let change = statement.per_execution.as_ref()?;
-        // As often as on the side on which it takes longer.
+        // Executed as often as on the side where it takes longer.
         let often = statement.calls_per_unit[usize::from(change.difference > 0.0)]?;
         Some(Found {
             statement,
@@ -57,7 +57,7 @@ impl<'a> Found<'a> {
         })
     }
 
-    /// Where one of the two is more than noise: the one that says more.
+    /// The more telling of the two, if one is more than noise.
     fn significant(statement: &'a StatementChange) -> Option<Found<'a>> {
         let is_significant = |found: &Found<'_>| found.change.verdict == Verdict::Significant;
         let each = Found::per_execution(statement).filter(is_significant);
@@ -69,7 +69,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// The statement that changed most, if any did by more than noise, and whether one did; else the one that is likely to have.
+/// The statement that changed most by more than noise, and true; else the one that is likely to have, and false.
 pub(super) fn named(
     statements: &[StatementChange],
     unit: WorkUnit,
@@ -140,7 +140,7 @@ fn sentence(found: &Found<'_>, unit: WorkUnit) -> String {
         false => unit,
     };
     let per = per_words(by);
-    // Who executed it may have been too short in it to be seen.
+    // Its executions may be too short to be sampled.
     let is_executed_on_both = statement.per_execution.is_some();
     let how = if good <= 0.0 && !is_executed_on_both {
         format!("is new in BAD, with {} {per}", amount(bad, by))
@@ -173,7 +173,7 @@ fn sentence(found: &Found<'_>, unit: WorkUnit) -> String {
     )
 }
 
-/// The cells of the statement, measured as its change is; the largest difference first.
+/// The cells of the statement, measured as its change is; largest difference first.
 fn cells(found: &Found<'_>) -> Vec<Change> {
     let statement = found.statement;
     let mut cells = statement.cells.clone();
@@ -188,7 +188,7 @@ fn cells(found: &Found<'_>) -> Vec<Change> {
     cells
 }
 
-/// Into which waits and states most of it went (or from which it came), and what that means.
+/// Which waits and states most of it went to (or came from), and what that means.
 fn whereto(cells: &[Change], whole: f64) -> String {
     let parts: Vec<(&Change, f64)> = cells
         .iter()
@@ -220,7 +220,7 @@ fn cell_name(cell: &Change) -> String {
     }
 }
 
-/// What it means that a statement has more (or less) time in a cell; none where the cell says it itself.
+/// What it means that a statement has more (or less) time in a cell; none if the cell itself says so.
 fn meaning(cell: &Change) -> Option<&'static str> {
     let Place::Cell(wait, state) = &cell.place else {
         return None;

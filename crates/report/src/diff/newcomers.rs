@@ -1,16 +1,16 @@
-//! What only BAD does. It is named whether or not it is more than noise: that something is there at all is no question of how
-//! much of it there is.
+//! What only BAD does. It is named whether or not it is more than noise: that something exists at all is not a question of its
+//! amount.
 
 use super::changes::{Changes, Item, Pair};
 use super::conclusion::says_something;
 use super::{Per, SMALLEST_SHARE};
 use crate::function::Functions;
 
-/// GOOD must have so many samples that it would have shown this much.
+/// GOOD must have enough samples for this many to be expected.
 const EXPECTED_SAMPLES: f64 = 20.0;
-/// So many are named.
+/// How many are named.
 const NAMED: usize = 3;
-/// What has this part in common with something that is named goes with it.
+/// What overlaps by this part with something that is named is not named itself.
 const SAME: f64 = 0.8;
 
 /// Modules, wait events and functions of BAD that GOOD does not have, with their part of BAD's DB time in percent; the largest

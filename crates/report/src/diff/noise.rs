@@ -2,23 +2,23 @@
 //!
 //! Each recording is cut into slices. A resample draws as many of them, with replacement, in blocks of neighbours (what
 //! happens in one second resembles the next), and everything is compared anew. The standard error of a difference is its
-//! spread over the resamples. So many things are compared at once that some differ much by chance: the limit is the
-//! largest of all differences, in standard errors, that equal recordings would show in one comparison of a hundred (the
-//! maximum statistic), widened as Student's t is for few slices. The seed is fixed: equal input gives equal answers.
+//! spread over the resamples. With so many things compared at once, some differ much by chance: the limit is the largest
+//! of all differences, in standard errors, that equal recordings would show in one comparison of a hundred (the maximum
+//! statistic), widened as Student's t is for few slices. The seed is fixed: equal input gives equal answers.
 
 use super::answer::Verdict;
 
 /// Resamples of one test.
 pub(super) const RESAMPLES: usize = 1_000;
-/// Equal recordings are told apart, in anything at all, with this probability.
+/// Probability that equal recordings are found to differ, in anything at all.
 pub(super) const LEVEL: f64 = 0.01;
 /// Fewer slices say nothing about noise.
 pub(super) const FEWEST_SLICES: usize = 4;
-/// Longer recordings are cut into so many slices.
+/// Longer recordings are cut into this many slices.
 pub(super) const MOST_SLICES: usize = 60;
 const SEED: u64 = 0x6462_7469_6d65;
 
-/// Something that is compared: a sum over another sum, for each slice of both sides.
+/// A quantity that is compared: a sum over another sum, for each slice of both sides.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Measure {
     pub(super) numerators: [Vec<f64>; 2],
@@ -30,9 +30,9 @@ pub(super) struct Measure {
 /// What the test says about one measure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Tested {
-    /// Bad less good.
+    /// Bad minus good.
     pub(super) difference: f64,
-    /// The same in standard errors, whatever its sign.
+    /// Its size in standard errors.
     pub(super) errors: f64,
     /// Significant; noise; or it varies as much within one side.
     pub(super) verdict: Verdict,
@@ -70,7 +70,7 @@ impl Measure {
     }
 }
 
-/// Tests measures together; all of them have the same slices. None when there are too few slices to tell.
+/// Tests measures together; all have the same slices. None when there are too few slices.
 pub(super) fn test(measures: &[Measure]) -> Option<Vec<Tested>> {
     let counts = measures
         .first()
@@ -131,7 +131,7 @@ pub(super) fn test(measures: &[Measure]) -> Option<Vec<Tested>> {
     )
 }
 
-/// Neighbours that are drawn together: the cube root of the number of slices, as usual.
+/// Neighbours that are drawn together: as usual, the cube root of the number of slices.
 fn block_length(slices: usize) -> usize {
     if slices < 8 {
         1
@@ -140,7 +140,7 @@ fn block_length(slices: usize) -> usize {
     }
 }
 
-/// As many slices as there are, with replacement, in blocks; the last slice has the first one as neighbour.
+/// As many slices as there are, with replacement, in blocks; the neighbour of the last slice is the first.
 fn draw(slices: usize, block: usize, random: &mut fastrand::Rng) -> Vec<usize> {
     let mut drawn = Vec::with_capacity(slices + block);
     while drawn.len() < slices {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     fn noise(slices: usize, mean: f64, random: &mut fastrand::Rng) -> Vec<f64> {
-        // Twelve uniform numbers: a normal distribution of variance 1.
+        // The sum of twelve uniform numbers: approximately a normal distribution of variance 1.
         (0..slices)
             .map(|_| mean + (0..12).map(|_| random.f64()).sum::<f64>() - 6.0)
             .collect()
@@ -212,7 +212,7 @@ mod tests {
                     tested.iter().any(|tested| tested.verdict == Verdict::Significant)
                 })
                 .count();
-            // One is expected; six or more come once in two thousand runs of this.
+            // One is expected; six or more happen once in two thousand runs of this.
             assert!(alarms <= 5, "{alarms} of 100 with {slices} slices");
         }
     }

@@ -22,10 +22,10 @@ use crate::sums::FidelityMix;
 use crate::sums::Sums;
 use crate::work::{CountedWork, WorkUnit};
 
-/// Time in which transactions are not counted (of sessions too short to be looked at, or before the first look) may be this part of DB time.
+/// Largest part of DB time without counted transactions (of sessions too short to be read, or before their first read).
 const MOST_NOT_COUNTED: f64 = 0.05;
 
-/// Of a session that lived for less than this, nanoseconds, a good part may lie before the first look.
+/// For a session that lived for less than this, nanoseconds, a good part may be before its first read.
 const TOO_SHORT_NS: u64 = 1_000_000_000;
 
 /// What was found on one side, in nanoseconds and in samples.
@@ -58,7 +58,7 @@ pub(super) struct Amount {
 }
 
 impl Amount {
-    /// Adds another one; false when that is more than there is room for.
+    /// Adds another one; false if that would overflow.
     fn add(&mut self, other: Amount) -> bool {
         let sums = (
             self.ns.checked_add(other.ns),
@@ -85,7 +85,7 @@ pub(super) struct PlaceTime {
     pub(super) state: State,
     /// Root first.
     pub(super) path: Box<[FunctionId]>,
-    /// By slice, in their order; those without time are left out, and one may stand there more than once.
+    /// In order of slices; those without time are left out, and one may occur more than once.
     pub(super) slices: Box<[(u8, Amount)]>,
 }
 
@@ -105,15 +105,15 @@ pub(super) type StatementCell = (u64, Wait, State, bool);
 pub(super) struct Side {
     pub(super) period: Period,
     slices: Slices,
-    /// Snapshots of a file: all that grew is in the counters.
+    /// Snapshots of a file: all growth is in the counters.
     pub(super) is_of_snapshots: bool,
     /// Without stacks.
     pub(super) dimensions: Dimensions,
-    /// Each place once, in their order.
+    /// Each place once, in order.
     pub(super) places: Vec<PlaceTime>,
     /// The same time by statement, by slice.
     pub(super) statements: HashMap<StatementCell, BTreeMap<usize, Total>>,
-    /// What of it is blocked, by whom sessions waited for; empty where that is not asked for.
+    /// The blocked part of it, by who was waited for; empty if that is not asked for.
     pub(super) causes: BTreeMap<CauseKey, OfCause>,
     /// Build ids by file.
     pub(super) builds: BTreeMap<String, BTreeSet<String>>,
@@ -123,17 +123,17 @@ pub(super) struct Side {
     pub(super) fidelity: Option<FidelityMix>,
     pub(super) has_stacks: bool,
     pub(super) work: CountedWork,
-    /// Of statements, as the server counted them.
+    /// Of statements, as counted by the server.
     pub(super) executions: Executions,
     /// Those of clients.
     pub(super) commands: Executions,
-    /// Transactions are those that were read from the sessions' memory: not of the first moments, nor of short sessions.
+    /// Transactions were read from the sessions' memory: those of the first moments and of short sessions are missing.
     pub(super) has_transactions_of_memory: bool,
     pub(super) problems: Vec<String>,
 }
 
 impl Side {
-    /// `followed`: samples that say whom sessions waited for; none where that is not asked for.
+    /// `followed`: samples that say who was waited for; none if that is not asked for.
     pub(super) fn load(
         source: &Source,
         filter: &Filter,
@@ -142,10 +142,10 @@ impl Side {
     ) -> Result<Side, ReportError> {
         let mut dimensions = load(source, filter)?;
         let mut work = CountedWork::default();
-        // How long sessions that began in the recording were in it: of one that was there for less than a second it is not known how
+        // How long sessions that began during the recording were in it: for one that was there for less than a second it is not known how
         // much of it was counted, only in which second counting began.
         let mut lived: HashMap<SessionId, u64> = HashMap::new();
-        // From which second on the transactions of a session are counted.
+        // The second from which the transactions of a session are counted.
         let mut counted: HashMap<SessionId, i64> = HashMap::new();
         let mut has_transactions_of_memory = false;
         let mut are_executions_told = false;
@@ -176,7 +176,7 @@ impl Side {
             }
         }
         let mut waits = Numbered::default();
-        // With the seconds of each, in their order; one may stand there more than once.
+        // With the seconds of each, in order; one may occur more than once.
         let mut stacks: HashMap<StackKey, Vec<(i64, Amount)>> = HashMap::new();
         let mut sums = Sums::default();
         let mut all = 0u128;
@@ -214,7 +214,7 @@ impl Side {
         problems.extend(counter_problems);
         let mut executions = Executions::default();
         if are_executions_told {
-            // Once more: which slice a second belongs to was not known before. What cannot be read was named then.
+            // A second pass, as slices were not known in the first. What cannot be read was reported there.
             let _ = source.counters(|row| {
                 executions.add_counter(row, filter, &slices);
                 if filter.takes_time(row.time) && is_foreground(row.session, &mut dimensions, filter) {
@@ -229,7 +229,7 @@ impl Side {
                 commands.add_command(row, filter, &slices);
             }
         }));
-        // Parallel workers do their leaders' work; a source that counts for all sessions at once says so by none.
+        // Parallel workers do their leaders' work; a source that counts for all sessions at once has the recorder's id.
         let not_counted: u128 = not_counted
             .iter()
             .filter(|(id, _)| dimensions.session(**id).leader_pid == 0)
@@ -253,7 +253,7 @@ impl Side {
         let mut has_stacks = false;
         let waits: Vec<Arc<Wait>> = waits.into_values().into_iter().map(Arc::new).collect();
         let mut stacks: Vec<_> = stacks.into_iter().collect();
-        // In a fixed order: functions are numbered as they are met.
+        // In a fixed order: functions are numbered as they are first seen.
         stacks.sort_unstable_by_key(|(key, _)| *key);
         let mut places = Vec::with_capacity(stacks.len());
         for ((wait, state, user, kernel, statement), seconds) in stacks {
@@ -310,7 +310,7 @@ impl Side {
         })
     }
 
-    /// The source says of some time to which statement it belongs.
+    /// Whether the source assigns any time to statements.
     pub(super) fn knows_statements(&self) -> bool {
         self.statements.keys().any(|(id, ..)| *id != 0)
     }
@@ -320,7 +320,7 @@ impl Side {
     }
 }
 
-/// Adds to the last slice where there is room, or begins another one: slices come in their order.
+/// Adds to the last slice if there is room, or else begins another one: slices come in order.
 fn add_to_slice(slices: &mut Vec<(u8, Amount)>, slice: u8, amount: Amount) {
     let is_added = slices
         .last_mut()
@@ -330,7 +330,7 @@ fn add_to_slice(slices: &mut Vec<(u8, Amount)>, slice: u8, amount: Amount) {
     }
 }
 
-/// Sorts places, and makes one of those that are equal: different code may be of the same functions.
+/// Sorts places and merges equal ones: different code addresses may be in the same functions.
 fn merge_equal(places: &mut Vec<PlaceTime>) {
     places.sort_unstable_by(|one, other| one.place().cmp(&other.place()));
     places.dedup_by(|next, kept| {

@@ -1,4 +1,4 @@
-//! Blocked time of one side by whom sessions waited for: told apart by what is the same in two recordings.
+//! Blocked time of one side by who was waited for: grouped by what is the same in two recordings.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,7 +9,7 @@ use super::slices::Slices;
 use crate::causes::{Blocked, CauseGroup, Divided, Doing, Parts, root};
 use crate::dimensions::Dimensions;
 
-/// A wait event, and what it was for: whichever session that was, it did the same.
+/// A wait event and what was waited for: any sessions that did the same.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct CauseKey {
     pub(super) wait: Wait,
@@ -18,7 +18,7 @@ pub(super) struct CauseKey {
 }
 
 impl CauseKey {
-    /// The same whatever it executed.
+    /// The same, whatever it executed.
     pub(super) fn without_statement(mut self) -> CauseKey {
         if let Some(doing) = &mut self.doing {
             doing.statement = 0;
@@ -30,12 +30,12 @@ impl CauseKey {
 /// Blocked time with the same cause.
 pub(super) struct OfCause {
     pub(super) group: CauseGroup,
-    /// By what was executed by who waited; 0 = not known.
+    /// By the waiters' statement; 0 = not known.
     pub(super) statements: BTreeMap<u64, Total>,
     pub(super) slices: BTreeMap<usize, Total>,
 }
 
-/// Adds parts of blocked time up.
+/// Adds up parts of blocked time.
 #[derive(Default)]
 pub(super) struct SideCauses(HashMap<CauseKey, Building>);
 
@@ -73,7 +73,7 @@ impl SideCauses {
         building.slices.entry(slice).or_default().add(amount);
     }
 
-    /// In a fixed order.
+    /// The sums, in a fixed order.
     pub(super) fn finish(self) -> BTreeMap<CauseKey, OfCause> {
         let all = self.0.into_iter().filter_map(|(key, building)| {
             let parts = building.parts.finish().into_iter().map(CauseGroup::of);

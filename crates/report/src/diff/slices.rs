@@ -6,15 +6,14 @@ use super::noise::MOST_SLICES;
 use crate::filter::{Filter, SECOND_US};
 use crate::scan::Period;
 
-/// Slices of equal length, whole seconds as far as there are few of them; or snapshots of a file, neighbours together where there are
-/// many.
+/// Slices of equal length, whole seconds if there are few; or snapshots of a file, neighbours merged if there are many.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Slices {
     period: Period,
     first_second: i64,
     seconds: i64,
     count: usize,
-    /// The last second that has rows of each, and how many seconds each has; empty where they are of equal length.
+    /// The last second of each that has rows, and its length in seconds; empty if slices have equal length.
     snapshots: Vec<(i64, f64)>,
 }
 
@@ -40,12 +39,12 @@ impl Slices {
         self.count
     }
 
-    /// They are snapshots of a file.
+    /// Whether they are snapshots of a file.
     pub(super) fn are_snapshots(&self) -> bool {
         !self.snapshots.is_empty()
     }
 
-    /// The slice of a row of this second; those outside of the period count for its ends.
+    /// The slice of a row of this second; rows outside of the period count in the nearest slice.
     pub(super) fn of_time(&self, time_us: i64) -> usize {
         if self.are_snapshots() {
             let at = self.snapshots.partition_point(|(last, _)| *last < time_us);
@@ -64,7 +63,7 @@ impl Slices {
         let mut elapsed = vec![0.0; self.count];
         for (slice, elapsed) in elapsed.iter_mut().enumerate() {
             let bound = |slice: usize| {
-                // The first second that is not in the slices before.
+                // The first second that is not in an earlier slice.
                 let count = self.count as i128;
                 let second = (slice as i128 * i128::from(self.seconds) + count - 1).div_euclid(count);
                 (i128::from(self.first_second) + second) * i128::from(SECOND_US)
@@ -77,14 +76,14 @@ impl Slices {
     }
 }
 
-/// The snapshots that the filter takes, by their last seconds.
+/// The snapshots that the filter lets through, by their last seconds.
 fn snapshots(meta: &Meta, filter: &Filter) -> Vec<(i64, f64)> {
     let mut all: Vec<(i64, f64)> = Vec::new();
     for period in &meta.periods {
         let last = period.last_second_us();
         let seconds = period.elapsed_ns as f64 / 1e9;
         match all.last_mut().filter(|(of, _)| *of == last) {
-            // Their rows are not told apart.
+            // Rows in the same second cannot be separated.
             Some((_, sum)) => *sum += seconds,
             None if filter.takes_time(last) => all.push((last, seconds)),
             None => {}
@@ -138,7 +137,7 @@ mod tests {
         assert_eq!(of(300_000, 4_300_000).count(), 5);
     }
 
-    /// What stands in a slice happened in its elapsed time.
+    /// What is in a slice happened in its elapsed time.
     #[test]
     fn a_second_is_in_the_slice_that_has_its_time() {
         let slices = of(0, 100_000_000);
@@ -173,7 +172,7 @@ mod tests {
         for number in 0..3 {
             assert_eq!(slices.of_time(snapshot(number).last_second_us()), number as usize);
         }
-        // One without an end stands beside the others.
+        // Rows outside of all snapshots go to the first or last one.
         assert_eq!((slices.of_time(0), slices.of_time(i64::MAX)), (0, 2));
         let second = Filter {
             from_us: Some(1_000 * SECOND_US),

@@ -1,9 +1,9 @@
 //! Which statement changed, and into which waits and states its time went.
 //!
-//! Divided by transactions where both sides counted them, however the rest is divided: in a closed loop a statement that became
-//! slower takes as much of each second as it did. The differences of all statements, and of what belongs to none, sum to that of DB
-//! time. Where it is known how often single statements were executed, their time per execution is compared beside that. All of it has a
-//! test of its own, of the same kind.
+//! Divided by transactions if both sides counted them, whatever the rest is divided by: in a closed loop a statement that became slower
+//! takes as much of each second as before. The differences of all statements, and of what belongs to none, sum to that of DB time. If
+//! it is known how often statements were executed, their time per execution is compared, too. All of it has a test of its own, of the
+//! same kind.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ struct PerExecution {
 }
 
 impl PerExecution {
-    /// None where it is not known how many there were on a side.
+    /// None if the number of executions is not known on a side.
     fn of(id: u64, all: Pair, executions: [&Executions; 2], slices: [usize; 2]) -> Option<PerExecution> {
         let [good, bad] = [0, 1].map(|n| executions[n].of(id, slices[n]));
         Some(PerExecution {
@@ -45,7 +45,7 @@ impl PerExecution {
     }
 }
 
-/// Compares both sides by statement; none when one of them knows no statement.
+/// Compares both sides by statement; none if one of them knows no statements.
 pub(super) fn compare(
     sides: &[Side; 2],
     changes: &Changes,
@@ -87,7 +87,7 @@ pub(super) fn compare(
         }
     }
     let counts_of_slices = [0, 1].map(|n| sides[n].slices().count());
-    // Samples of no known length are not those of one execution.
+    // Samples of unknown length are not the time of an execution.
     if per.unit != WorkUnit::Sample {
         for (id, both) in &mut statements {
             both.per_execution = PerExecution::of(*id, both.all, executions, counts_of_slices);
@@ -128,7 +128,7 @@ pub(super) fn compare(
     let mut answer: Vec<StatementChange> = statements
         .into_iter()
         .map(|(id, both)| {
-            // Good or bad: whichever has a text.
+            // Good or bad: whichever has the text.
             let known = |of: &dyn Fn(&Side) -> Option<String>| sides.iter().find_map(of);
             let mut cells: Vec<Change> = both
                 .cells

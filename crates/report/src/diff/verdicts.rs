@@ -1,14 +1,14 @@
-//! Verdicts on what has a test of its own: statements, causes. It is of the same kind as that of everything else.
+//! Verdicts on what has a test of its own: statements, causes. The test is of the same kind as that of everything else.
 
 use super::answer::Verdict;
 use super::changes::{Changes, Pair, judge};
 use super::noise::{Measure, Tested, test};
 use super::{Per, SMALLEST_SHARE};
 
-/// Values of both sides by slice of time; one may stand there more than once.
+/// Values of both sides by slice of time; a slice may occur more than once.
 pub(super) type BySlice = [Vec<(usize, f64)>; 2];
 
-/// By what a pair is measured.
+/// What a pair is measured by.
 #[derive(Clone, Copy)]
 pub(super) struct Yardstick<'a> {
     pub(super) per: &'a Per,
@@ -27,7 +27,7 @@ impl<'a> Yardstick<'a> {
         }
     }
 
-    /// Gives a pair its verdict; `tested`: none where it cannot be tested.
+    /// Gives a pair its verdict; `tested`: none if it cannot be tested.
     pub(super) fn judge(self, pair: &mut Pair, tested: Option<&Tested>) {
         pair.errors = tested.map(|tested| tested.errors);
         pair.verdict = Some(match pair.is_large(self.per, self.smallest) {
@@ -37,7 +37,7 @@ impl<'a> Yardstick<'a> {
     }
 }
 
-/// Gives every pair its verdict, all of them tested together. Chosen by size, not by difference, as everything that is tested.
+/// Gives every pair its verdict, testing all of them together. As everywhere, pairs are chosen by size, not by difference.
 pub(super) fn give_verdicts<'a>(pairs: impl Iterator<Item = (&'a mut Pair, BySlice, Yardstick<'a>)>) {
     let mut chosen: Vec<(&mut Pair, Yardstick<'_>)> = Vec::new();
     let mut measures: Vec<Measure> = Vec::new();

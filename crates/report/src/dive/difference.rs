@@ -1,8 +1,8 @@
 //! Two traces of the kernel: functions that only one of them calls, and where a call takes longer.
 //!
-//! Everything is per call, so that traces of different length can be compared. Which functions run is exact; how long they
-//! take varies from call to call, so a difference of times is shown beside how many calls it rests on, and not called
-//! significant. Interrupts and preemption are no call's work and are left out.
+//! Everything is per call, so that traces of different lengths can be compared. Which functions run is exact; how long
+//! they take varies from call to call, so a difference of times is shown with the number of calls behind it, and not
+//! called significant. Interrupts and preemption are not the work of a call and are left out.
 
 use std::collections::BTreeMap;
 
@@ -20,27 +20,27 @@ use crate::report::ReportError;
 pub struct DiveSide {
     /// File or recording.
     pub target: String,
-    /// What is known of the trace as a whole.
+    /// What is known about the trace as a whole.
     pub trace: KernelTrace,
     /// Mean duration of a call without interrupts and preemption, nanoseconds.
     pub call_ns: f64,
 }
 
-/// A function, or a call path, in both. Numbers are per call, first GOOD's, then BAD's.
+/// A function, or a call path, in both. Numbers are per call: GOOD, then BAD.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DiveChange {
-    /// The function, with its callers before it where it is a path.
+    /// The function, preceded by its callers if it is a path.
     pub path: Vec<String>,
     /// How often it was called.
     pub calls: [f64; 2],
-    /// Of its own, on a CPU or off it, nanoseconds.
+    /// Own time, on a CPU or off it, nanoseconds.
     pub own_ns: [f64; 2],
-    /// With all that it called, nanoseconds.
+    /// Including callees, nanoseconds.
     pub total_ns: [f64; 2],
 }
 
 impl DiveChange {
-    /// How much longer it takes of its own in BAD, nanoseconds per call.
+    /// How much more own time it takes in BAD, nanoseconds per call.
     pub fn own_more_ns(&self) -> f64 {
         self.own_ns[1] - self.own_ns[0]
     }
@@ -51,13 +51,13 @@ impl DiveChange {
 pub struct DiveDiff {
     /// GOOD, then BAD.
     pub sides: [DiveSide; 2],
-    /// Functions that only this side calls, the most time of their own first.
+    /// Functions that only this side calls, most own time first.
     pub only: [Vec<DiveChange>; 2],
     /// How many of these are not shown.
     pub only_others: [usize; 2],
-    /// Functions that both call, the largest difference of their own time first.
+    /// Functions that both call, largest difference of own time first.
     pub functions: Vec<DiveChange>,
-    /// Call paths, the largest difference of their own time first.
+    /// Call paths, largest difference of own time first.
     pub paths: Vec<DiveChange>,
     /// What could not be read.
     pub problems: Vec<String>,
@@ -92,7 +92,7 @@ pub fn dive_diff(
         sums.push((functions(&read.paths, calls), paths(&read.paths, calls)));
     }
     let Ok([good, bad]) = <[DiveSide; 2]>::try_from(sides) else {
-        // Two were pushed.
+        // Cannot happen: two were pushed.
         return Err(ReportError::NoSuchCall(0));
     };
     let mut functions = Vec::new();
@@ -154,8 +154,7 @@ fn paths(paths: &Paths, calls: f64) -> Sums {
         .collect()
 }
 
-/// What is on either side, and on which of them. A function that is known of stacks only is there without a call that was
-/// counted.
+/// Everything on either side, and on which of them. A function only known from stacks is included without a counted call.
 fn merged(sides: [&Sums; 2]) -> impl Iterator<Item = ([bool; 2], DiveChange)> {
     let mut changes: BTreeMap<&Vec<String>, [Option<[f64; 3]>; 2]> = BTreeMap::new();
     for (side, sums) in sides.into_iter().enumerate() {

@@ -1,7 +1,7 @@
 //! What a system call does inside the kernel: from a trace of functions, or of tracepoints.
 //!
-//! Durations are inclusive: what a function called is in them, and its time off CPU, but no interrupt and no preemption that
-//! hit it; these have trees of their own. `own` is what is left of a function on a CPU when all that it called is taken away.
+//! Durations are inclusive: they contain callees and their time off CPU, but no interrupt and no preemption that hit the
+//! function; these have trees of their own. `own` is a function's time on a CPU without everything that it called.
 
 mod difference;
 mod one_call;
@@ -30,7 +30,7 @@ use crate::scan::{Period, check_statements, finish};
 use paths::Paths;
 use samples::Samples;
 
-/// States that time inside of calls may be in, as they are shown.
+/// Possible states of time inside calls, in the order of reports.
 pub(crate) const STATES: [State; 6] = [
     State::Kernel,
     State::Runnable,
@@ -40,27 +40,27 @@ pub(crate) const STATES: [State; 6] = [
     State::Unknown,
 ];
 
-/// How a trace of the kernel is looked at.
+/// A view of a trace of the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DiveView {
-    /// Calls, layers, the functions with most time.
+    /// Calls, layers, the functions with the most time.
     Summary,
     /// All calls merged: every call path.
     Tree,
-    /// Every function, whoever called it.
+    /// Every function, by any caller.
     Functions,
     /// What a function calls directly.
     Children(String),
-    /// One call from begin to end.
+    /// One call from start to end.
     Call(CallChoice),
 }
 
-/// What a report of a trace of the kernel is about.
+/// Options of a report about a trace of the kernel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DiveOptions {
     /// Which rows count: period, sessions and statements.
     pub filter: Filter,
-    /// How it is looked at.
+    /// The view.
     pub view: DiveView,
     /// How many of the longest to show.
     pub top: usize,
@@ -68,7 +68,7 @@ pub struct DiveOptions {
     pub depth: Option<usize>,
 }
 
-/// What is asked of [`DiveView`].
+/// The answer to a [`DiveView`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub enum DiveAnswer {
     /// [`DiveView::Summary`]: functions by their own time.
@@ -100,29 +100,29 @@ pub struct DiveReport {
     /// The time it covers.
     #[serde(skip)]
     pub period: Period,
-    /// What is known of the trace as a whole.
+    /// What is known about the trace as a whole.
     pub trace: KernelTrace,
-    /// Calls by their function, the most time first.
+    /// Calls by their function, most time first.
     pub calls: Vec<CallSummary>,
-    /// Time in interrupts that hit the calls, and around them, nanoseconds.
+    /// Time in interrupts that hit the calls or came around them, nanoseconds.
     pub interrupts_ns: u128,
     /// Time in which calls were preempted, nanoseconds.
     pub preemption_ns: u128,
-    /// Time of the calls by layer of the kernel and by state, the most first. Sums to that of `calls`.
+    /// Time of the calls by layer of the kernel and by state, largest first. Sums to that of `calls`.
     pub layers: Vec<LayerPart>,
-    /// What a timer found the calls at; none when there was no timer.
+    /// Where a timer found the calls; none without a timer.
     pub samples: Option<TimerSamples>,
     /// The answer.
     #[serde(flatten)]
     pub answer: DiveAnswer,
-    /// Functions or paths that are not shown.
+    /// Number of functions or paths that are not shown.
     #[serde(rename = "not_shown")]
     pub others: usize,
     /// What could not be read.
     pub problems: Vec<String>,
 }
 
-/// True when a recording was made of a trace of the kernel.
+/// Whether a recording was made from a trace of the kernel.
 pub fn has_kernel_trace(meta: &Meta) -> bool {
     meta.files.iter().any(|file| file.kernel_trace.is_some())
 }
@@ -238,7 +238,7 @@ fn read(source: &Source, filter: &Filter) -> Result<Read, ReportError> {
     })
 }
 
-/// What is known of all traces of a recording.
+/// What is known about all traces of a recording.
 fn known(meta: &Meta) -> KernelTrace {
     let mut sum = KernelTrace::default();
     let mut tracers: Vec<&str> = Vec::new();

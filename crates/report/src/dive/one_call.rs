@@ -1,4 +1,4 @@
-//! One call from begin to end: the slowest, the median, or one by its number.
+//! One call from start to end: the slowest, the median, or one by its number.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -15,12 +15,12 @@ use crate::kernel_layers::is_foreign_root;
 use crate::load::Source;
 use crate::report::ReportError;
 
-/// Which call.
+/// Selects a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallChoice {
-    /// The longest of those that are kept.
+    /// The longest of those that were kept.
     Slowest,
-    /// As many are longer as are shorter.
+    /// As many calls are longer as are shorter.
     Median,
     /// By its number, from 1 in the order in which they ended.
     Number(u64),
@@ -58,11 +58,11 @@ pub struct TracedCall {
         skip_serializing_if = "is_not_known"
     )]
     pub statement: u64,
-    /// How long it was from entry to return, nanoseconds: interrupts included.
+    /// Time from entry to return, nanoseconds, interrupts included.
     pub ns: u64,
     /// What happened in it, in order.
     pub spans: Vec<SpanLine>,
-    /// Steps deeper than was asked for.
+    /// Steps deeper than requested.
     #[serde(skip)]
     pub deeper: usize,
 }
@@ -74,22 +74,22 @@ fn is_not_known(statement: &u64) -> bool {
 /// A step of a call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SpanLine {
-    /// Function, or the two tracepoints that it lies between.
+    /// Function, or the two tracepoints that it is between.
     pub function: String,
     /// Module it is in; empty for the kernel itself.
     pub module: String,
-    /// Functions around it.
+    /// Number of functions around it.
     pub depth: u32,
-    /// Nanoseconds since the begin of the call.
+    /// Nanoseconds since the start of the call.
     pub from_ns: i64,
-    /// How long it was, nanoseconds, interrupts included.
+    /// Its length, nanoseconds, interrupts included.
     pub ns: u64,
     /// Off CPU in this state; none = a function, or an interval.
     pub off: Option<State>,
-    /// A timer sample found the task in this function: a moment.
+    /// A timer sample found the task in this function; has no length.
     #[serde(rename = "sample")]
     pub is_sample: bool,
-    /// True for what an interrupt did, or preemption; of a sample, or the tracer.
+    /// Whether it is the work of an interrupt, or preemption; for a sample, also the tracer's.
     #[serde(rename = "foreign")]
     pub is_foreign: bool,
 }

@@ -1,4 +1,4 @@
-//! Call paths with their durations: the tree of all calls merged, functions, and what a function calls.
+//! Call paths with their durations: the tree of all calls merged, functions, and callees of a function.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +11,7 @@ use crate::dimensions::Dimensions;
 use crate::histogram::Histogram;
 use crate::kernel_layers::{is_call_root, is_foreign_root};
 
-/// How long calls of a function, or at a path, were.
+/// Durations of the calls of a function, or at a path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Durations {
     /// All of them.
@@ -69,7 +69,7 @@ impl Durations {
 /// A call path: a function under its callers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PathDurations {
-    /// Its function; `module` is empty for the kernel itself.
+    /// Its function.
     pub function: String,
     /// Module it is in; empty for the kernel itself.
     pub module: String,
@@ -79,12 +79,12 @@ pub struct PathDurations {
     pub own_ns: u128,
     /// Off CPU at this path, nanoseconds.
     pub off_ns: u128,
-    /// All of them, or of what was called below where it is no function: nanoseconds.
+    /// All of them, or of the callees below if it is not a function: nanoseconds.
     #[serde(rename = "inclusive_ns")]
     pub total_ns: u128,
     /// Nanoseconds of callees that are not shown.
     pub hidden_ns: u128,
-    /// How long its calls were.
+    /// Durations of its calls.
     #[serde(flatten)]
     pub durations: Durations,
 }
@@ -93,14 +93,14 @@ pub struct PathDurations {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct PathTree {
-    /// Callers before callees, the longest of these first.
+    /// Callers before callees, longest callees first.
     pub paths: Vec<PathDurations>,
     /// Call paths that are not shown.
     #[serde(skip)]
     pub others: usize,
 }
 
-/// A function, whoever called it.
+/// A function, by any caller.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FunctionDurations {
     /// Its name.
@@ -114,7 +114,7 @@ pub struct FunctionDurations {
     /// Time from its outermost calls to their returns, nanoseconds: recursion counts once.
     #[serde(rename = "inclusive_ns")]
     pub total_ns: u128,
-    /// How long its calls were.
+    /// Durations of its calls.
     #[serde(flatten)]
     pub durations: Durations,
 }
@@ -126,7 +126,7 @@ pub struct ChildOf {
     pub function: String,
     /// Module it is in; empty for the kernel itself.
     pub module: String,
-    /// How long these calls were.
+    /// Durations of these calls.
     #[serde(flatten)]
     pub durations: Durations,
 }
@@ -136,14 +136,14 @@ pub struct ChildOf {
 pub struct ChildrenOf {
     /// The function.
     pub function: String,
-    /// How long its calls were.
+    /// Durations of its calls.
     #[serde(flatten)]
     pub durations: Durations,
     /// On a CPU in the function itself, nanoseconds.
     pub own_ns: u128,
     /// Off CPU in the function itself, nanoseconds.
     pub off_ns: u128,
-    /// What it calls, the longest first.
+    /// What it calls, longest first.
     pub children: Vec<ChildOf>,
 }
 
@@ -155,9 +155,9 @@ pub(super) struct Node {
     pub(super) parent: Option<usize>,
     pub(super) depth: usize,
     pub(super) durations: Durations,
-    /// By [`STATES`].
+    /// Indexed as [`STATES`].
     pub(super) own: [u128; STATES.len()],
-    /// Counted in a function that was called, or the sum of what is below.
+    /// Counted for a function that was called, otherwise the sum of what is below.
     pub(super) total_ns: u128,
     pub(super) children: Vec<usize>,
 }
@@ -198,7 +198,7 @@ impl Paths {
         }
     }
 
-    /// Adds an amount of what is no time, as it were on a CPU, at a path.
+    /// Adds an amount other than time at a path, as if it were time on a CPU.
     pub(super) fn add_amount<F: AsRef<Frame>>(&mut self, frames: &[F], amount: u64) {
         let leaf = frames
             .iter()
@@ -243,7 +243,7 @@ impl Paths {
         node
     }
 
-    /// Totals, when all rows are there. Parents have smaller numbers than their children.
+    /// Computes totals when all rows are there. Parents have smaller numbers than their children.
     pub(super) fn add_up(&mut self) {
         for node in (0..self.nodes.len()).rev() {
             let below: u128 = self.nodes[node]
@@ -274,13 +274,13 @@ impl Paths {
         }
     }
 
-    /// The roots of calls: not of what only hit them.
+    /// The roots of calls, without those of what merely hit them.
     pub(super) fn call_roots(&self) -> impl Iterator<Item = &Node> {
         let roots = self.roots.iter().map(|root| &self.nodes[*root]);
         roots.filter(|root| is_call_root(&root.symbol))
     }
 
-    /// Every path of calls, with the names from its root on.
+    /// Every path of calls, with the names from its root down.
     pub(super) fn each_of_calls(&self) -> impl Iterator<Item = (Vec<String>, &Node)> {
         self.nodes.iter().filter_map(|node| {
             let mut names = vec![node.symbol.clone()];
@@ -294,7 +294,7 @@ impl Paths {
         })
     }
 
-    /// Total of a root that is not the work of calls, by its name.
+    /// Total of a root that is not the work of calls, by name.
     pub(super) fn foreign_ns(&self, name: &str) -> u128 {
         let roots = self.roots.iter().map(|root| &self.nodes[*root]);
         roots
@@ -303,7 +303,7 @@ impl Paths {
             .sum()
     }
 
-    /// This node and all below it.
+    /// This node and everything below it.
     pub(super) fn each(&self, node: usize, take: &mut dyn FnMut(&Node)) {
         let mut open = vec![node];
         while let Some(node) = open.pop() {
@@ -312,7 +312,7 @@ impl Paths {
         }
     }
 
-    /// Functions, by their own time or by their total.
+    /// Functions, sorted by own time or by total.
     pub(super) fn functions(&self, by_own: bool) -> Vec<FunctionDurations> {
         let nodes = self.nodes.iter().filter(|node| !is_foreign_root(&node.symbol));
         let mut functions = self.added_up(nodes);
@@ -326,7 +326,7 @@ impl Paths {
         functions
     }
 
-    /// Functions that calls run: not what only interrupts do.
+    /// Functions that calls run, without those only run by interrupts.
     pub(super) fn functions_of_calls(&self) -> Vec<FunctionDurations> {
         self.added_up(self.each_of_calls().map(|(_, node)| node))
     }
@@ -365,7 +365,7 @@ impl Paths {
         false
     }
 
-    /// What a function calls; none when it is not in the trace.
+    /// What a function calls; none if it is not in the trace.
     pub(super) fn children(&self, function: &str) -> Option<ChildrenOf> {
         let mut answer = ChildrenOf {
             function: function.to_string(),
@@ -398,7 +398,7 @@ impl Paths {
         (answer.durations.histogram.count() > 0).then_some(answer)
     }
 
-    /// The tree, down to `depth` levels, without all but the `top` paths that take the most.
+    /// The tree, down to `depth` levels, limited to the `top` paths with the most time.
     pub(super) fn tree(&self, top: usize, depth: Option<usize>) -> PathTree {
         let mut longest: Vec<usize> = (0..self.nodes.len())
             .filter(|node| depth.is_none_or(|depth| self.nodes[*node].depth < depth))
@@ -407,7 +407,7 @@ impl Paths {
         longest.truncate(top);
         let mut shown = vec![false; self.nodes.len()];
         for node in longest {
-            // A caller without time of its own is shown with its callee all the same.
+            // A caller without time of its own is still shown with its callee.
             let mut at = Some(node);
             while let Some(node) = at.filter(|node| !shown[*node]) {
                 shown[node] = true;

@@ -1,5 +1,5 @@
-//! Timer samples of the kernel stack inside of calls: where the task was between two tracepoints. They have no length: what
-//! is counted are samples, and their shares are those of CPU time, as good as there are many.
+//! Timer samples of the kernel stack inside calls: where the task was between two tracepoints. They have no length: samples
+//! are counted, and their shares approximate those of CPU time, the better the more there are.
 
 use std::collections::BTreeMap;
 
@@ -11,40 +11,40 @@ use super::paths::Paths;
 use crate::dimensions::Dimensions;
 use crate::kernel_layers::{INTERRUPT_ROOT, PREEMPTION_ROOT, TRACING_ROOT, is_foreign_root};
 
-/// What stands between the names of two tracepoints.
+/// Separates the names of two tracepoints.
 const INTERVAL: &str = " → ";
 
-/// What a timer found the calls at, in samples.
+/// Where a timer found the calls, in samples.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TimerSamples {
-    /// CPU time of the task from one to the next, nanoseconds.
+    /// CPU time of the task between samples, nanoseconds.
     pub period_ns: u64,
-    /// Of the calls' own work.
+    /// In the calls' own work.
     pub own: u128,
-    /// Of interrupts that hit them.
+    /// In interrupts that hit them.
     pub interrupts: u128,
-    /// Of preemption.
+    /// In preemption.
     pub preemption: u128,
-    /// Of the tracer while it noted a tracepoint.
+    /// In the tracer while it recorded a tracepoint.
     pub tracing: u128,
-    /// By function, of the calls' own work: the most own samples first.
+    /// The calls' own work by function, most own samples first.
     pub functions: Vec<SampledFunction>,
     /// Functions that are not shown.
     #[serde(rename = "functions_not_shown")]
     pub other_functions: usize,
-    /// By the two tracepoints between which they fell, of the calls' own work: the most first.
+    /// The calls' own work by the two tracepoints around it, largest first.
     pub intervals: Vec<SampledInterval>,
     /// Intervals that are not shown.
     #[serde(rename = "intervals_not_shown")]
     pub other_intervals: usize,
-    /// By call path, callers before callees, the most samples first.
+    /// By call path, callers before callees, most samples first.
     pub paths: Vec<SampledPath>,
     /// Call paths that are not shown.
     #[serde(rename = "paths_not_shown")]
     pub other_paths: usize,
 }
 
-/// A function, whoever called it.
+/// A function, by any caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SampledFunction {
     /// Its name.
@@ -57,10 +57,10 @@ pub struct SampledFunction {
     pub total: u128,
 }
 
-/// What lies between two tracepoints.
+/// The interval between two tracepoints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SampledInterval {
-    /// Both of them.
+    /// The names of both.
     pub interval: String,
     /// Samples.
     pub samples: u128,
@@ -84,7 +84,7 @@ pub struct SampledPath {
 /// All samples of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
-    /// Amounts are samples here.
+    /// The amounts are samples.
     paths: Paths,
     intervals: BTreeMap<String, u128>,
 }
@@ -103,7 +103,7 @@ impl Samples {
         }
     }
 
-    /// The `top` of each kind; none when the trace had no timer.
+    /// The `top` of each kind; none if the trace had no timer.
     pub(super) fn answer(
         mut self,
         trace: &KernelTrace,
@@ -162,7 +162,7 @@ impl Samples {
     }
 }
 
-/// The functions of a sample, and the interval that it fell into: the leaf of its stack.
+/// The functions of a sample, and the interval that it was in: the leaf of its stack.
 pub(super) fn without_interval<F: AsRef<Frame>>(frames: &[F]) -> (&[F], Option<&Frame>) {
     match frames.split_last() {
         Some((leaf, functions)) if leaf.as_ref().symbol.contains(INTERVAL) => {

@@ -14,10 +14,10 @@ use crate::kernel_layers::{INTERRUPT_ROOT, KernelLayer, PREEMPTION_ROOT, is_call
 pub struct CallSummary {
     /// The function.
     pub function: String,
-    /// How long they were, without interrupts and preemption.
+    /// Their durations, without interrupts and preemption.
     #[serde(flatten)]
     pub durations: Durations,
-    /// By state: nanoseconds, states without any left out.
+    /// Nanoseconds by state; states without any are left out.
     #[serde(serialize_with = "by_name")]
     pub states: Vec<(State, u128)>,
 }
@@ -32,7 +32,7 @@ fn by_name<S: Serializer>(states: &[(State, u128)], to: S) -> Result<S::Ok, S::E
 pub struct LayerPart {
     /// Layer of the kernel, or `off CPU`.
     pub layer: String,
-    /// On a CPU, or in which state not.
+    /// On a CPU, or the state off CPU.
     pub state: State,
     /// Nanoseconds.
     pub ns: u128,
@@ -68,8 +68,8 @@ pub(super) fn calls(paths: &Paths) -> (Vec<CallSummary>, u128, u128) {
 /// Time of calls by layer.
 pub(super) fn layers(paths: &Paths) -> Vec<LayerPart> {
     let mut sums: BTreeMap<(String, State), u128> = BTreeMap::new();
-    // Of each path as [`crate::kernel_layers`] has it: that of its caller if its function is in no layer. None of what is no call's. Callers
-    // stand before those they call.
+    // The layer of each path as in [`crate::kernel_layers`]: its caller's if its function is in none. None for what is not part of a call.
+    // Callers come before their callees.
     let mut layers: Vec<Option<KernelLayer>> = Vec::with_capacity(paths.nodes.len());
     for node in &paths.nodes {
         let above = match node.parent {
@@ -86,7 +86,7 @@ pub(super) fn layers(paths: &Paths) -> Vec<LayerPart> {
         layers.push(layer);
         let layer = match layer {
             None => continue,
-            // Real interrupts have paths of their own: what is left of that layer in a call is its timers.
+            // Real interrupts have their own paths: what remains of that layer within a call is its timers.
             Some(KernelLayer::Interrupt) => "timers",
             Some(layer) => layer.as_str(),
         };

@@ -1,4 +1,4 @@
-//! Whom blocked sessions waited for, in cells: the parts of blocked DB time, each with the chain that it was followed along.
+//! Who was waited for, in cells: the parts of blocked DB time, each with the chain that was followed.
 
 use std::collections::HashSet;
 
@@ -13,30 +13,30 @@ use crate::load::Source;
 use crate::locks::{CLASS, WaitOfStatement};
 use crate::numbered::Numbered;
 
-/// Cells, at most.
+/// Most cells.
 const MOST_CELLS: usize = 150_000;
-/// Links of all chains, at most.
+/// Most links in all chains together.
 const MOST_LINKS: usize = 100_000;
 
-/// Parts of blocked DB time. In [`Cell::stack`] stands the chain; the first one is of what found no place.
+/// Parts of blocked DB time. [`Cell::stack`] is the chain; the first one stands for those without room.
 #[derive(Debug)]
 pub(super) struct Causes {
     pub(super) table: Table,
     pub(super) chains: Vec<Chain>,
     pub(super) links: Vec<Link>,
-    /// Nobody followed the waits: what to say of that.
+    /// What to tell the user if waits were not followed.
     pub(super) why_not: Option<&'static str>,
 }
 
-/// Who was waited for, one after the other. Links are places in [`Causes::links`].
+/// Who was waited for, one after the other. Links are indices into [`Causes::links`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Chain {
-    /// None: it found no place.
+    /// None: there was no room for it.
     pub(super) kind: Option<CauseKind>,
     pub(super) links: Vec<u32>,
 }
 
-/// One who was waited for, and what it did. Numbers are places in the page's dictionaries.
+/// A session that was waited for, and what it did. Numbers are indices into the page's dictionaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Link {
     pub(super) session: u32,
@@ -46,7 +46,7 @@ pub(super) struct Link {
     pub(super) state: State,
 }
 
-/// Packs the causes of what a filter lets through; `waited` is given who of them waited for locks of the lock table, and in what.
+/// Packs the causes of what a filter lets through; adds to `waited` who waited for locks of the lock table, and in what.
 pub(super) fn pack(
     source: &Source,
     dimensions: &mut Dimensions,
@@ -99,14 +99,14 @@ pub(super) fn pack(
     });
     let width_s = cells.width_s();
     let (chains, cells) = with_room(chains.into_values(), cells.into_sorted(), MOST_LINKS, |chain| {
-        // What ends at no session takes a place, too.
+        // A chain without a session takes up room, too.
         chain.links.len().max(1)
     });
     Causes {
         table: Table { width_s, cells },
         chains,
         links: links.into_values(),
-        // Where nothing was blocked, that is all there is to say; other tools may not tell what was.
+        // If nothing was blocked, that says it all; other tools may not know what was.
         why_not: (!is_recorded(meta, followed_ns) && (blocked_ns > 0 || !meta.files.is_empty()))
             .then(|| why_not_recorded(meta)),
     }

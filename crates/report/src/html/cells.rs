@@ -1,28 +1,27 @@
-//! Time in cells: by window of time, session, statement, wait, state and stack. There are no more of them than a page can hold:
-//! where there are too many seconds they are put together; where that is not enough for stacks, sessions that are alike are, and at
-//! last small stacks give up their place.
+//! Time in cells: by window of time, session, statement, wait, state and stack. Their number is bounded to what a page can hold: with too
+//! many seconds windows are merged; if that is not enough for stacks, similar sessions are merged, and finally small stacks are left out.
 //!
-//! Time is conserved: whatever is put together keeps its sum.
+//! Time is conserved: whatever is merged keeps its sum.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
-/// Stands for the stacks that found no place.
+/// Stands for the stacks that are left out.
 pub(super) const LEFT_OUT: u32 = u32::MAX;
-/// The row was an exact total that samples split.
+/// The row was an exact total that samples divided.
 pub(super) const SAMPLED: u8 = 1;
-/// Of a session too short to be sampled by itself.
+/// Time of a session too short to be sampled individually.
 pub(super) const POOLED: u8 = 2;
 
-/// Each holds all the ones before it, so that windows are put together whole. Beyond a day they double.
+/// Each is a multiple of the ones before it, so that whole windows can be merged. Beyond a day they double.
 const WIDTHS: [i64; 12] = [1, 5, 10, 20, 60, 120, 240, 720, 3_600, 7_200, 14_400, 43_200];
-/// Stacks give up their sessions, and their place, before there are fewer windows than this.
+/// Stacks lose their sessions, and are left out, before there are fewer windows than this.
 const FEWEST_WINDOWS: usize = 12;
 
-/// What time in a cell has in common. Numbers are places in the page's dictionaries.
+/// What the time in a cell has in common. Numbers are indices into the page's dictionaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Cell {
-    /// Begin of the window, in seconds since the Unix epoch.
+    /// Start of the window, in seconds since the Unix epoch.
     pub(super) window_s: i64,
     pub(super) session: u32,
     pub(super) statement: u32,
@@ -36,10 +35,10 @@ pub(super) struct Cell {
     pub(super) flags: u8,
 }
 
-/// What is in a cell.
+/// Contents of a cell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Amount {
-    /// Nanoseconds, or what the recording counts in their place.
+    /// Nanoseconds, or whatever else the recording counts.
     pub(super) ns: u64,
     /// Samples.
     pub(super) samples: u64,
@@ -52,20 +51,20 @@ impl Amount {
     }
 }
 
-/// Cells in the making.
+/// Cells under construction.
 #[derive(Debug)]
 pub(super) struct Cells {
     most: usize,
     resolution_s: i64,
     level: u32,
-    /// For each session the first one that is alike.
+    /// For each session the first similar one.
     alike: Vec<u32>,
     are_sessions_merged: bool,
     cells: HashMap<Cell, Amount>,
 }
 
 impl Cells {
-    /// At most so many, of a recording whose rows stand for so many seconds.
+    /// For at most this many cells, of a recording whose rows stand for this many seconds.
     pub(super) fn new(most: usize, resolution_s: u32) -> Cells {
         Cells {
             most: most.max(1),
@@ -82,12 +81,12 @@ impl Cells {
         width_s(self.level, self.resolution_s)
     }
 
-    /// The next session may stand together with this one before it, or with none (itself).
+    /// The next session may be merged with this earlier one, or with none (itself).
     pub(super) fn next_session(&mut self, alike: u32) {
         self.alike.push(alike);
     }
 
-    /// True when sessions that are alike are not told apart.
+    /// Whether similar sessions are merged.
     pub(super) fn are_sessions_merged(&self) -> bool {
         self.are_sessions_merged
     }
@@ -106,7 +105,7 @@ impl Cells {
         cells
     }
 
-    /// Where a cell stands now.
+    /// The cell that this one currently belongs to.
     fn placed(&self, cell: Cell) -> Cell {
         let width_s = self.width_s();
         let session = match self.are_sessions_merged {
@@ -120,7 +119,7 @@ impl Cells {
         }
     }
 
-    /// Makes them fewer; false when it cannot.
+    /// Reduces their number; false when that is not possible.
     fn shrink(&mut self) -> bool {
         let windows: BTreeSet<i64> = self.cells.keys().map(|cell| cell.window_s).collect();
         let has_stacks = self.cells.keys().any(has_stack);
@@ -139,7 +138,7 @@ impl Cells {
         true
     }
 
-    /// Of the cells that have a stack, the larger half of what there is room for keeps it.
+    /// Of the cells with a stack, the larger half of what there is room for keeps it.
     fn leave_out_stacks(&mut self) {
         let mut with_stack: Vec<(Cell, Amount)> = self
             .cells
@@ -168,13 +167,13 @@ pub(super) fn width_s(level: u32, resolution_s: i64) -> i64 {
     seconds.saturating_mul(resolution_s)
 }
 
-/// The window that begins at or before a second.
+/// The window that starts at or before a second.
 pub(super) fn window_of(second: i64, width_s: i64) -> i64 {
     second.div_euclid(width_s).saturating_mul(width_s)
 }
 
-/// Of what stands in the place of stacks, that with the most time keeps its place, as far as there is room, and the cells are given the new
-/// places. The first one stands for all that have none.
+/// Of the values in the place of stacks, those with the most time are kept, as far as there is room, and the cells get their new indices.
+/// The first one stands for all that are dropped.
 pub(super) fn with_room<T: Clone>(
     values: Vec<T>,
     mut cells: Vec<(Cell, Amount)>,
@@ -264,7 +263,7 @@ mod tests {
             most in 4usize..60,
         ) {
             let mut cells = Cells::new(most, 1);
-            // The last two are alike.
+            // The last two are similar.
             for alike in [0, 1, 1] {
                 cells.next_session(alike);
             }

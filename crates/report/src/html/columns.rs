@@ -1,13 +1,13 @@
-//! Numbers in columns, as the page reads them: little-endian, of four bytes or of one, one column behind the other.
+//! Numbers in columns, as the page reads them: little-endian, four bytes or one, one column after another.
 
 use serde::Serialize;
 
-/// Columns in the making.
+/// Columns under construction.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
-    /// What is where, in order.
+    /// What they are, in order.
     pub(super) list: Vec<Column>,
-    /// All of them.
+    /// The contents of all of them.
     pub(super) bytes: Vec<u8>,
 }
 
@@ -15,20 +15,20 @@ pub(super) struct Columns {
 #[derive(Debug, Serialize)]
 pub(super) struct Column {
     name: String,
-    /// Bytes of a number.
+    /// Bytes per number.
     width: u8,
     rows: usize,
 }
 
 impl Columns {
-    /// Adds a column of numbers of four bytes.
+    /// Adds a column of four-byte numbers.
     pub(super) fn long(&mut self, name: &str, numbers: impl Iterator<Item = u32>) {
         let before = self.bytes.len();
         self.bytes.extend(numbers.flat_map(u32::to_le_bytes));
         self.describe(name, 4, before);
     }
 
-    /// Adds a column of numbers of one byte.
+    /// Adds a column of one-byte numbers.
     pub(super) fn short(&mut self, name: &str, numbers: impl Iterator<Item = u8>) {
         let before = self.bytes.len();
         self.bytes.extend(numbers);

@@ -1,4 +1,4 @@
-//! Two recordings as one page: what `diff` says of them, as much of it as there is room for, and the stacks of both.
+//! Two recordings as one page: what `diff` says about them, as far as there is room, and the stacks of both.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,33 +10,33 @@ use crate::diff::{Change, Diff, Place, grown_first, largest_first};
 use crate::function::Function;
 use crate::numbered::Numbered;
 
-/// Differences of a kind, at most: the largest.
+/// Most differences of a kind: the largest.
 const MOST_CHANGES: usize = 1_000;
-/// Bytes of their names.
+/// Most bytes of their names.
 const MOST_BYTES: usize = 1 << 20;
 
-/// All that a page of two recordings shows.
+/// Everything on a page about two recordings.
 #[derive(Debug)]
 pub struct DifferencePage {
     pub(super) diff: Diff,
     /// Names of the waits of stacks.
     pub(super) waits: Vec<String>,
-    /// Caller and function of each place in call paths.
+    /// Caller and function of each node of the call paths.
     pub(super) nodes: Vec<(u32, u32)>,
     pub(super) functions: Vec<Function>,
-    /// Whose code it is.
+    /// Modules of the code.
     pub(super) modules: Vec<String>,
-    /// For each function its place among them, from 1; 0 = it is of none.
+    /// For each function its index in them, from 1; 0 = none.
     pub(super) modules_of_functions: Vec<usize>,
-    /// Time of stacks: wait, state and leaf; good, and bad scaled to as much work.
+    /// Time of stacks: wait, state and leaf; good, and bad scaled to the same amount of work.
     pub(super) stacks: BTreeMap<(u32, u8, u32), [u64; 2]>,
-    /// Differences that found no place.
+    /// Number of differences without room.
     pub(super) left_out: usize,
 }
 
 /// What a page shows of a comparison.
 pub fn difference(mut diff: Diff) -> DifferencePage {
-    // One answer: the page has one place for it.
+    // A single answer: the page has one place for it.
     diff.conclusion = diff.answer();
     if let Ok(causes) = &mut diff.causes {
         causes.sentence.clear();
@@ -110,14 +110,14 @@ pub fn difference(mut diff: Diff) -> DifferencePage {
     }
 }
 
-/// What of a text there is room for.
+/// Cuts a text to the room there is.
 fn shorten(text: &mut Option<String>, room: &mut usize) {
     let short = text.as_deref().map(|text| cut(text, LONGEST_TEXT));
     *text = short.filter(|text| text.len() <= *room);
     *room -= text.as_ref().map_or(0, String::len);
 }
 
-/// Leaves the first ones, and says how many others there were.
+/// Keeps the first ones, and returns how many others there were.
 pub(super) fn bound<T>(changes: &mut Vec<T>, bytes: impl Fn(&T) -> usize) -> usize {
     let mut room = MOST_BYTES;
     let fit = changes
@@ -132,7 +132,7 @@ pub(super) fn bound<T>(changes: &mut Vec<T>, bytes: impl Fn(&T) -> usize) -> usi
     changes.drain(fit..).count()
 }
 
-/// What the names of a place take.
+/// Size of the names of a place.
 fn bytes(change: &Change) -> usize {
     let function = |function: &Function| function.name.len() + function.module.len();
     match &change.place {

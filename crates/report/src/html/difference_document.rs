@@ -9,28 +9,28 @@ use super::parts::{FORMAT, FunctionsJson, PaletteJson, node_columns};
 use crate::diff::{Change, Diff};
 use crate::{json, text};
 
-/// What is no column.
+/// Everything except columns.
 #[derive(Serialize)]
 pub(super) struct Document<'a, D> {
     format: u32,
-    /// What the page is of.
+    /// What the page is about.
     page: &'static str,
     /// Version of the program that wrote the page.
     dbtime: &'static str,
     /// What `dbtime diff` says before its tables.
     lines: Vec<String>,
-    /// The comparison, as its JSON.
+    /// The comparison, in its JSON form.
     diff: D,
-    /// Where the differences are, in words, in the order of those of the comparison.
+    /// Where the differences are, in words, in the order of the comparison's.
     places: Places,
-    /// Differences that found no place.
+    /// Number of differences without room.
     left_out: usize,
     states: [&'static str; State::ALL.len()],
     waits: &'a [String],
     #[serde(flatten)]
     functions: FunctionsJson<'a>,
     code_modules: &'a [String],
-    /// For each function its place among them, from 1; 0 = it is of none.
+    /// For each function its index in them, from 1; 0 = none.
     code_of_functions: &'a [usize],
     palette: PaletteJson,
     columns: &'a [Column],
@@ -96,7 +96,7 @@ pub(super) fn columns(page: &DifferencePage) -> Columns {
     columns.short("stacks.state", places().map(|(_, state, _)| *state));
     columns.long("stacks.leaf", places().map(|(.., leaf)| *leaf));
     for (side, name) in ["good", "bad"].into_iter().enumerate() {
-        // Of 64 bits.
+        // 64-bit numbers in two halves.
         let ns = || page.stacks.values().map(move |ns| ns[side]);
         columns.long(&format!("stacks.{name}_low"), ns().map(|ns| ns as u32));
         columns.long(&format!("stacks.{name}_high"), ns().map(|ns| (ns >> 32) as u32));

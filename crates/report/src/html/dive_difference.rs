@@ -1,4 +1,4 @@
-//! Two dives as one page: what `diff` says of them, as much of it as there is room for.
+//! Two dives as one page: what `diff` says about them, as far as there is room.
 
 use serde::Serialize;
 
@@ -7,11 +7,11 @@ use super::parts::FORMAT;
 use crate::dive::{DiveChange, DiveDiff};
 use crate::{json, text};
 
-/// All that a page of two dives shows.
+/// Everything on a page about two dives.
 #[derive(Debug)]
 pub struct DiveDifferencePage {
     diff: DiveDiff,
-    /// Functions and call paths that found no place.
+    /// Number of functions and call paths without room.
     left_out: usize,
 }
 
@@ -30,13 +30,13 @@ pub fn dive_difference(mut diff: DiveDiff) -> DiveDifferencePage {
 #[derive(Serialize)]
 pub(super) struct Document<D> {
     format: u32,
-    /// What the page is of.
+    /// What the page is about.
     page: &'static str,
     /// Version of the program that wrote the page.
     dbtime: &'static str,
     /// What `dbtime diff` says before its tables.
     lines: Vec<String>,
-    /// The comparison, as its JSON.
+    /// The comparison, in its JSON form.
     diff: D,
     left_out: usize,
     columns: [(); 0],

@@ -9,11 +9,11 @@ use crate::dive::{CallSummary, Durations, LayerPart, STATES, SampledFunction, Sa
 use crate::kernel_layers::is_call_root;
 use crate::text;
 
-/// What is no column.
+/// Everything except columns.
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
     format: u32,
-    /// What the page is of.
+    /// What the page is about.
     page: &'static str,
     /// Version of the program that wrote the page.
     dbtime: &'static str,
@@ -28,10 +28,10 @@ pub(super) struct Document<'a> {
     calls_ns: u128,
     calls: &'a [CallSummary],
     layers: &'a [LayerPart],
-    /// States, and these in words.
+    /// States, and their descriptions.
     states: [(&'static str, &'static str); STATES.len()],
     samples: Option<Samples<'a>>,
-    /// Roots of the tree that are no calls: interrupts and the like.
+    /// Roots of the tree that are not calls: interrupts and the like.
     no_calls: Vec<usize>,
     left_out_paths: usize,
     left_out_functions: usize,
@@ -41,7 +41,7 @@ pub(super) struct Document<'a> {
     columns: &'a [Column],
 }
 
-/// What a timer found the calls at.
+/// Where a timer found the calls.
 #[derive(Serialize)]
 struct Samples<'a> {
     line: String,
@@ -119,7 +119,7 @@ pub(super) fn columns(page: &DivePage) -> Columns {
     columns
 }
 
-/// What is known of a row.
+/// The numbers of a row.
 struct Numbers<'a> {
     total_ns: u128,
     own_ns: u128,
@@ -127,7 +127,7 @@ struct Numbers<'a> {
     durations: &'a Durations,
 }
 
-/// Of what was never called from begin to end (a function of a stack) there is no mean, and no shortest: these are 0.
+/// What was never called from start to end (a function on a stack) has no mean and no shortest: these are 0.
 fn numbers<'a, Rows: Iterator<Item = Numbers<'a>>>(columns: &mut Columns, of: &str, rows: impl Fn() -> Rows) {
     let mut column = |name: &str, number: &dyn Fn(&Numbers<'_>) -> u128| {
         wide(columns, &format!("{of}.{name}"), || {
@@ -146,7 +146,7 @@ fn numbers<'a, Rows: Iterator<Item = Numbers<'a>>>(columns: &mut Columns, of: &s
     column("max", &|row| row.durations.histogram.max_ns().into());
 }
 
-/// A column of numbers of 64 bits.
+/// A column of 64-bit numbers.
 fn wide<Rows: Iterator<Item = u128>>(columns: &mut Columns, name: &str, rows: impl Fn() -> Rows) {
     let bounded = || rows().map(|number| u64::try_from(number).unwrap_or(u64::MAX));
     columns.long(&format!("{name}_low"), bounded().map(|number| number as u32));

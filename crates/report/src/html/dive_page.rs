@@ -1,4 +1,4 @@
-//! A dive as one page: the tree of all calls merged, and functions, as much of them as there is room for.
+//! A dive as one page: the tree of all calls merged, and functions, as far as there is room.
 
 use std::collections::HashMap;
 
@@ -14,27 +14,27 @@ use crate::kernel_layers::is_call_root;
 use crate::load::Source;
 use crate::report::ReportError;
 
-/// Call paths, and functions, at most: those with the most time.
+/// Most call paths, and functions: those with the most time.
 const MOST_ROWS: usize = 100_000;
 
-/// All that a page of a dive shows.
+/// Everything on a page about a dive.
 #[derive(Debug)]
 pub struct DivePage {
-    /// What the report says of the trace as a whole.
+    /// What the report says about the trace as a whole.
     pub(super) report: DiveReport,
-    /// What rows are called, each once.
+    /// Names of rows, each once.
     pub(super) names: Vec<Function>,
     /// Callers before callees, each with the number of its name.
     pub(super) paths: Vec<(u32, PathDurations)>,
     /// Functions, each with the number of its name.
     pub(super) functions: Vec<(u32, FunctionDurations)>,
-    /// Time of all calls: what shares are shares of.
+    /// Time of all calls: 100 % of all shares.
     pub(super) calls_ns: u128,
-    /// Call paths, functions and others that found no place.
+    /// Call paths, functions and others without room.
     pub(super) left_out: LeftOut,
 }
 
-/// How many rows found no place.
+/// Number of rows without room.
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
     pub(super) paths: usize,
@@ -44,7 +44,7 @@ pub(super) struct LeftOut {
 }
 
 impl DivePage {
-    /// True when nothing was traced.
+    /// Whether nothing was traced.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
@@ -76,7 +76,7 @@ pub fn dive_page(source: &Source, filter: &Filter) -> Result<DivePage, ReportErr
     left_out.functions = of_functions.others;
     let mut functions = Vec::new();
     if let DiveAnswer::Functions(all) = of_functions.answer {
-        // Those with the most time come first, and find room for their names.
+        // Those with the most time come first, so that there is room for their names.
         for function in all {
             match names.number(&function.function, &function.module) {
                 Some(name) => functions.push((name, function)),
@@ -111,10 +111,10 @@ pub fn dive_page(source: &Source, filter: &Filter) -> Result<DivePage, ReportErr
     })
 }
 
-/// Call paths with the numbers of their names, without those, and all below them, for whose names or places there is no room.
+/// Call paths with the numbers of their names, except those whose names or nodes do not fit, and everything below these.
 fn with_names(all: Vec<PathDurations>, names: &mut Names) -> (Vec<(u32, PathDurations)>, usize) {
     let mut paths: Vec<(u32, PathDurations)> = Vec::new();
-    // Places of the path above and of its callers.
+    // Indices of the path above and its callers.
     let mut above: Vec<usize> = Vec::new();
     let mut left_out = 0;
     let mut left_out_below = usize::MAX;
@@ -126,7 +126,7 @@ fn with_names(all: Vec<PathDurations>, names: &mut Names) -> (Vec<(u32, PathDura
         left_out_below = usize::MAX;
         above.truncate(path.depth);
         let name = names.number(&path.function, &path.module);
-        // Callers that are shown for their callees' sake make a tree larger than was asked for.
+        // Callers that are only shown for their callees make the tree larger than requested.
         match name.filter(|_| paths.len() < MOST_ROWS) {
             Some(name) => {
                 above.push(paths.len());
@@ -144,7 +144,7 @@ fn with_names(all: Vec<PathDurations>, names: &mut Names) -> (Vec<(u32, PathDura
     (paths, left_out)
 }
 
-/// Leaves the functions and intervals with the most samples. Their call paths are not in the page.
+/// Keeps the functions and intervals with the most samples. Their call paths are not on the page.
 fn bound_samples(samples: &mut TimerSamples) -> usize {
     samples.paths.clear();
     let functions = bound(&mut samples.functions, |of| of.function.len() + of.module.len());
@@ -154,7 +154,7 @@ fn bound_samples(samples: &mut TimerSamples) -> usize {
     samples.other_functions + samples.other_intervals
 }
 
-/// Names by number, as many as there is room for.
+/// Numbered names, as many as there is room for.
 #[derive(Default)]
 struct Names {
     numbers: HashMap<String, u32>,

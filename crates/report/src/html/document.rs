@@ -20,14 +20,14 @@ use crate::text::latency::{HOW_TO_RECORD, explanation, quantiles};
 use crate::timeline::{Mark, is_long};
 use crate::top_sql::NoStatements;
 
-/// Bytes of the name of an event.
+/// Most bytes of the name of an event.
 const LONGEST_NAME: usize = 200;
 
 /// The dictionaries of a page.
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
     format: u32,
-    /// What the page is of.
+    /// What the page is about.
     page: &'static str,
     /// Version of the program that wrote the page.
     dbtime: &'static str,
@@ -35,7 +35,7 @@ pub(super) struct Document<'a> {
     cpus: u32,
     /// What was recorded and which of it is exact: the first lines of the report.
     first_lines: Vec<String>,
-    /// What is striking: sentences of the report.
+    /// Remarkable findings: sentences of the report.
     sentences: Vec<String>,
     /// How far to trust it: the last lines of the report.
     quality: Vec<String>,
@@ -43,19 +43,19 @@ pub(super) struct Document<'a> {
     unit: &'static str,
     /// `utc`, `relative`, `none`
     clock: &'static str,
-    /// Microseconds since the Unix epoch, as the next two.
+    /// Microseconds since the Unix epoch, like the next two.
     start_us: i64,
     from_us: i64,
     to_us: i64,
     are_times: bool,
-    /// If not, programs are told apart, and the titles of sessions are there.
+    /// If not, programs are distinguished, and sessions have titles.
     knows_database: bool,
-    /// Nothing is known but what a trace of SQL says.
+    /// Only what an SQL trace says is known.
     is_trace_without_states: bool,
-    /// What a session has in a window may have begun before it: see [`crate::timeline`].
+    /// A session's time in a window may have begun before it: see [`crate::timeline`].
     may_be_long: bool,
     gaps: Vec<(i64, i64)>,
-    /// Where not all time from begin to end is told of: the last second of each period that is, and how long it was (nanoseconds).
+    /// If not all of the time was recorded: the last second of each period that was, and its length (nanoseconds).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     periods: Vec<(i64, u64)>,
     marks: Vec<MarkJson>,
@@ -63,13 +63,13 @@ pub(super) struct Document<'a> {
     no_statements: Option<&'static str>,
     left_out_ns: u64,
     no_causes: Option<&'static str>,
-    /// `session`, `device` …; the last one is of what found no place.
+    /// `session`, `device` …; the last one is for what there was no room for.
     cause_kinds: Vec<&'static str>,
-    /// Kind, and places in `links`.
+    /// Kind, and indices into `links`.
     chains: Vec<Vec<u32>>,
-    /// Session, statement, wait, state of the session, state: places in dictionaries.
+    /// Session, statement, wait, state of the session, state: indices into dictionaries.
     links: Vec<[u32; 5]>,
-    /// Those of the lock table that were waited for; the first one stands for what found no place.
+    /// The waited-for ones of the lock table; the first one stands for those without room.
     waited_locks: &'a [String],
     latencies: LatenciesJson<'a>,
     states: [&'static str; State::ALL.len()],
@@ -81,14 +81,14 @@ pub(super) struct Document<'a> {
     /// Texts of sessions.
     names: Vec<&'a str>,
     sessions: SessionsJson,
-    /// For each session the one that stands for it among the stacks; empty when each stands for itself.
+    /// For each session the one that represents it in stacks; empty when each represents itself.
     alike: &'a [u32],
     #[serde(flatten)]
     functions: FunctionsJson<'a>,
-    /// Whose code it is, and that of each function: places, from 1.
+    /// Modules of the code, and that of each function: indices, from 1.
     code_modules: &'a [String],
     code_of_functions: &'a [usize],
-    /// Length of a window in seconds, and begin of the first, of cells without and with stacks.
+    /// Length of a window in seconds, and start of the first, of cells without and with stacks.
     times: WindowsJson,
     stacks: WindowsJson,
     causes: WindowsJson,
@@ -97,12 +97,12 @@ pub(super) struct Document<'a> {
     columns: &'a [Column],
 }
 
-/// What the server did for itself, or what was noted.
+/// The server's own activities, or notes.
 #[derive(Serialize)]
 struct MarkJson {
     kind: &'static str,
     from_us: i64,
-    /// As `from_us` for a moment.
+    /// Same as `from_us` for a moment.
     to_us: i64,
     text: String,
     colour: &'static str,
@@ -122,16 +122,16 @@ impl MarkJson {
 
 #[derive(Serialize)]
 struct LatenciesJson<'a> {
-    /// Where there are none: what to do for them.
+    /// What to do if there are none.
     how_to_record: Option<&'static str>,
     quantiles: &'static str,
     lost: u64,
-    /// By what sessions are told apart: `each`, `alike`, `none`.
+    /// How sessions are distinguished: `each`, `alike`, `none`.
     apart: &'static str,
-    /// For each session the one that stands for it; empty when each stands for itself.
+    /// For each session the one that represents it; empty when each represents itself.
     alike: &'a [u32],
     kinds: Vec<KindJson<'a>>,
-    /// Kind (its place), name, device, source.
+    /// Kind (its index), name, device, source.
     series: Vec<(usize, String, String, String)>,
     /// Bounds in nanoseconds.
     buckets: &'a [(u64, u64)],
@@ -170,7 +170,7 @@ struct StatementJson<'a> {
     text: Option<&'a str>,
 }
 
-/// Columns of sessions: pids, and places in `names`.
+/// Columns of sessions: pids, and indices into `names`.
 #[derive(Default, Serialize)]
 struct SessionsJson {
     pid: Vec<u32>,
@@ -420,7 +420,7 @@ fn sessions(page: &HtmlPage) -> (SessionsJson, Vec<&str>) {
 /// Cells and call paths.
 pub(super) fn columns(page: &HtmlPage) -> Columns {
     let mut columns = Columns::default();
-    // What stands in the place of the stack is called after what it is.
+    // The column in the place of the stack is named after what it contains.
     for (name, table, stack) in [
         ("times", &page.times, None),
         ("stacks", &page.stacks, Some("leaf")),
@@ -444,7 +444,7 @@ pub(super) fn columns(page: &HtmlPage) -> Columns {
         if let Some(stack) = stack {
             long(stack, &mut cells().map(|cell| cell.stack));
         }
-        // Of 64 bits.
+        // 64-bit numbers in two halves.
         long("ns_low", &mut amounts().map(|amount| amount.ns as u32));
         long("ns_high", &mut amounts().map(|amount| (amount.ns >> 32) as u32));
         long(
@@ -475,7 +475,7 @@ fn latency_columns(latencies: &Latencies, columns: &mut Columns) {
             u32::try_from(number).unwrap_or(u32::MAX)
         }),
     );
-    // 0 = of none.
+    // 0 = no session.
     columns.long(
         "latencies.session",
         cells().map(|cell| cell.session.wrapping_add(1)),

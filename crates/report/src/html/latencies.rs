@@ -14,13 +14,13 @@ use crate::histogram::middle;
 use crate::latency::{in_order, scan};
 use crate::load::Source;
 
-/// Cells, at most.
+/// Most cells.
 const MOST_CELLS: usize = 150_000;
-/// What is told apart by more than its kind, at most.
+/// Most series that are distinguished by more than their kind.
 const MOST_SERIES: usize = 4_000;
-/// Buckets that are kept as they were recorded, at most; a recorder has fewer.
+/// Most buckets that are kept as recorded; a recorder has fewer.
 const MOST_BUCKETS: usize = 8_000;
-/// Stands for what was measured less than other things.
+/// Stands for what was measured for less time.
 const OTHERS: &str = "[others, combined on this page]";
 
 /// Events of a recording.
@@ -33,24 +33,24 @@ pub(super) struct Latencies {
     pub(super) buckets: Vec<(u64, u64)>,
     pub(super) width_s: i64,
     pub(super) apart: Apart,
-    /// For each session the one that stands for it; empty when each stands for itself.
+    /// For each session the one that represents it; empty when each represents itself.
     pub(super) alike: Vec<u32>,
     pub(super) cells: Vec<(LatencyCell, Events)>,
 }
 
-/// What is measured apart from other things.
+/// What is measured separately.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Series {
     /// See [`kind`].
     pub(super) kind: Arc<str>,
-    /// Wait event, system call …; of a command its query.
+    /// Wait event, system call …; for a command its query.
     pub(super) name: Arc<str>,
     pub(super) device: Arc<str>,
     /// Where the data of a read came from.
     pub(super) source: Arc<str>,
 }
 
-/// Packs the latencies of what a filter lets through.
+/// Packs the latencies that a filter lets through.
 pub(super) fn pack(
     source: &Source,
     dimensions: &mut Dimensions,
@@ -61,7 +61,7 @@ pub(super) fn pack(
     let mut series = AllSeries::default();
     let mut buckets = Buckets::default();
     let mut cells = LatencyCells::new(MOST_CELLS, source.meta().collector.resolution_s);
-    // The dimensions are in use while rows are handed on.
+    // The dimensions are borrowed while rows are passed on.
     let sessions: HashMap<SessionId, Session> = dimensions
         .sessions()
         .map(|session| (session.id, session.clone()))
@@ -75,7 +75,7 @@ pub(super) fn pack(
             return;
         }
         if *row.kind == *kind::COMMAND {
-            // So that the page has its text.
+            // For the page to have its text.
             packer.statements.number(row.statement);
         }
         let session = match (row.session, sessions.get(&row.session)) {
@@ -139,7 +139,7 @@ impl AllSeries {
         })
     }
 
-    /// The one that takes in what of the same kind finds no place.
+    /// The series that absorbs those of the same kind without room.
     fn other_of(&mut self, one: u32) -> u32 {
         let kind = self.list[one as usize].kind.clone();
         self.number(Series {
@@ -164,7 +164,7 @@ impl AllSeries {
     }
 }
 
-/// Buckets by number. Of very many different ones, which no recorder writes, those that come late are those of the recorder.
+/// Buckets by number. After very many different ones, which no recorder writes, new ones get the recorder's bounds.
 #[derive(Default)]
 struct Buckets {
     list: Vec<(u64, u64)>,

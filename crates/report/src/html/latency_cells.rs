@@ -1,22 +1,22 @@
-//! Events in cells: by window of time, session, what was measured, and bucket. There are no more of them than a page can hold: where
-//! there are too many, windows become longer and sessions are not told apart; at last what was measured less is put together.
+//! Events in cells: by window of time, session, what was measured, and bucket. Their number is bounded to what a page can hold: if there
+//! are too many, windows become longer and sessions are merged; finally what was measured for less time is merged.
 //!
-//! Events are conserved: whatever is put together keeps count, sum and the longest.
+//! Events are conserved: whatever is merged keeps count, sum and the longest.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::cells::{width_s, window_of};
 
-/// Session of events that are of none, or of which it is not told.
+/// Session of events that belong to none, or are no longer distinguished by session.
 pub(super) const NO_SESSION: u32 = u32::MAX;
-/// Sessions that are alike are put together before longer windows would be fewer than this, all of them before there are fewer than that.
+/// Similar sessions are merged rather than leave fewer windows than the first number, and all sessions rather than fewer than the second.
 const FEWEST_WINDOWS: [usize; 2] = [60, 12];
 
-/// What events in a cell have in common. Numbers are places in dictionaries.
+/// What the events in a cell have in common. Numbers are indices into dictionaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct LatencyCell {
-    /// Begin of the window, in seconds since the Unix epoch.
+    /// Start of the window, in seconds since the Unix epoch.
     pub(super) window_s: i64,
     pub(super) session: u32,
     pub(super) series: u32,
@@ -39,29 +39,29 @@ impl Events {
     }
 }
 
-/// By what sessions are told apart.
+/// How sessions are distinguished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Apart {
     Each,
-    /// Those of the same kind, user, database and application are one.
+    /// Those of the same kind, user, database and application are merged.
     Alike,
     None,
 }
 
-/// Cells in the making.
+/// Cells under construction.
 #[derive(Debug)]
 pub(super) struct LatencyCells {
     most: usize,
     resolution_s: i64,
     level: u32,
     apart: Apart,
-    /// For each series the one that it is put together with, if any.
+    /// For each series the one that it is merged into, if any.
     others: HashMap<u32, u32>,
     cells: HashMap<LatencyCell, Events>,
 }
 
 impl LatencyCells {
-    /// At most so many, of a recording whose rows stand for so many seconds.
+    /// For at most this many cells, of a recording whose rows stand for this many seconds.
     pub(super) fn new(most: usize, resolution_s: u32) -> LatencyCells {
         LatencyCells {
             most: most.max(1),
@@ -82,8 +82,8 @@ impl LatencyCells {
         self.apart
     }
 
-    /// Adds events at a second; `cell.window_s` is any second of the window. For each session `alike` has the first one that is alike,
-    /// and `other_of` names the series with which one is put together where there is no room for it.
+    /// Adds events at a second; `cell.window_s` is any second of the window. `alike`: for each session the first similar one; `other_of`:
+    /// the series into which one is merged if there is no room for it.
     pub(super) fn add(
         &mut self,
         cell: LatencyCell,
@@ -96,7 +96,7 @@ impl LatencyCells {
         while self.cells.len() > self.most && self.shrink(alike, other_of) {}
     }
 
-    /// Leaves at most so many series, as far as they can be put together.
+    /// Leaves at most this many series, as far as they can be merged.
     pub(super) fn limit_series(&mut self, most: usize, alike: &[u32], other_of: &mut dyn FnMut(u32) -> u32) {
         let count = |cells: &LatencyCells| {
             let series: HashSet<u32> = cells.cells.keys().map(|cell| cell.series).collect();
@@ -114,7 +114,7 @@ impl LatencyCells {
         cells
     }
 
-    /// Where a cell stands now.
+    /// The cell that this one currently belongs to.
     fn placed(&self, cell: LatencyCell, alike: &[u32]) -> LatencyCell {
         let session = match self.apart {
             Apart::Each => cell.session,
@@ -129,7 +129,7 @@ impl LatencyCells {
         }
     }
 
-    /// Makes them fewer; false when it cannot.
+    /// Reduces their number; false when that is not possible.
     fn shrink(&mut self, alike: &[u32], other_of: &mut dyn FnMut(u32) -> u32) -> bool {
         let windows: BTreeSet<i64> = self.cells.keys().map(|cell| cell.window_s).collect();
         let longer_s = width_s(self.level + 1, self.resolution_s);
@@ -165,7 +165,7 @@ impl LatencyCells {
         }
     }
 
-    /// Takes the smaller half of what was measured together; false when there is nothing left to take.
+    /// Merges the half of the series with less time; false when there is nothing left to merge.
     fn put_together(&mut self, other_of: &mut dyn FnMut(u32) -> u32) -> bool {
         let mut by_series: HashMap<u32, u128> = HashMap::new();
         for (cell, events) in &self.cells {
@@ -220,7 +220,7 @@ mod tests {
             most in 4usize..200,
         ) {
             let mut cells = LatencyCells::new(most, 1);
-            // The last three are alike. What finds no place is series 0.
+            // The last three are similar. Series 0 is for what there is no room for.
             let alike = [0, 1, 2, 3, 3, 3];
             for (second, session, series, bucket, ns) in &rows {
                 let cell = LatencyCell { window_s: *second, session: *session, series: *series, bucket: *bucket };

@@ -1,5 +1,5 @@
-//! Which locks of the lock table were waited for, in cells of what looks at it stand for. The page holds them to the blocked time that is
-//! chosen, as the report does.
+//! Which locks of the lock table were waited for, in cells of the time that its samples stand for. The page limits them to the selected
+//! blocked time, as the report does.
 
 use std::collections::HashSet;
 
@@ -14,21 +14,21 @@ use crate::load::Source;
 use crate::locks::{WaitOfStatement, WaitedLocks};
 use crate::numbered::Numbered;
 
-/// Cells, at most.
+/// Most cells.
 const MOST_CELLS: usize = 100_000;
-/// Bytes of the names of locks, at most.
+/// Most bytes of the names of locks.
 const MOST_NAMES: usize = 2 << 20;
-/// Bytes of one of them.
+/// Most bytes of one of them.
 const LONGEST_NAME: usize = 400;
 
-/// In [`Cell::stack`] stands the name of the lock; the first one stands for those that found no place.
+/// [`Cell::stack`] is the name of the lock; the first one stands for those without room.
 #[derive(Debug)]
 pub(super) struct Locks {
     pub(super) table: Table,
     pub(super) names: Vec<String>,
 }
 
-/// Packs those for which sessions waited while they were blocked in DB time; and what could not be read.
+/// Packs those that sessions waited for while blocked in DB time; and returns what could not be read.
 pub(super) fn pack(
     source: &Source,
     dimensions: &mut Dimensions,

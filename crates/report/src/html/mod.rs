@@ -1,8 +1,8 @@
-//! A recording as one page: its time in cells fine enough that whoever reads it can choose among them, and what the report says of it
-//! as a whole.
+//! A recording as one page: its time in cells fine enough for the reader to select from, and what the report says about it as a
+//! whole.
 //!
-//! Time is held twice: without stacks by short windows, and with stacks by longer ones if need be. Both hold all of it. A cell says
-//! in which section of the ledger it is and what its wait is called: what shows it only adds up.
+//! Time is stored twice: without stacks in short windows, and with stacks in longer ones if necessary. Both hold all of it. A cell
+//! has its section of the ledger and the name of its wait: the script of the page only adds up.
 
 mod causes;
 mod cells;
@@ -47,33 +47,33 @@ use locks::Locks;
 use parts::Modules;
 use paths::Paths;
 
-/// Cells without stacks, and cells with stacks, at most.
+/// Most cells without stacks, and most cells with stacks.
 const MOST_CELLS: usize = 400_000;
-/// Functions in call paths, at most.
+/// Most nodes of call paths.
 const MOST_NODES: usize = 250_000;
-/// Bytes of the names of functions, at most.
+/// Most bytes of the names of functions.
 const MOST_NAMES: usize = 8 << 20;
-/// Bytes of the texts of statements, at most.
+/// Most bytes of the texts of statements.
 const MOST_TEXT: usize = 2 << 20;
-/// Bytes of one of them.
+/// Most bytes of one of them.
 const LONGEST_TEXT: usize = 4_000;
 /// How many kinds of [`Rest`] there are.
 const RESTS: u8 = 3;
 
-/// All that a page shows.
+/// Everything on a page.
 #[derive(Debug)]
 pub struct HtmlPage {
-    /// What the report says.
+    /// The report.
     report: Report,
-    /// Times of which nothing was recorded; or why there is no time line.
+    /// Times without a recording; or why there is no time line.
     over_time: Result<OverTime, String>,
-    /// Of sessions that are in the cells.
+    /// Those that have cells.
     sessions: Vec<Session>,
-    /// For each of them the first one that stands for it among the stacks; empty when each stands for itself.
+    /// For each of them the first one that represents it in stacks; empty when each represents itself.
     alike: Vec<u32>,
     statements: Vec<Statement>,
     waits: Vec<Named>,
-    /// Caller and function of each place in call paths.
+    /// Caller and function of each node of the call paths.
     nodes: Vec<(u32, u32)>,
     functions: Vec<Function>,
     modules: Modules,
@@ -82,7 +82,7 @@ pub struct HtmlPage {
     causes: Causes,
     locks: Locks,
     latencies: Latencies,
-    /// DB time of stacks that found no place.
+    /// DB time of stacks that are left out.
     left_out_ns: u128,
 }
 
@@ -94,11 +94,11 @@ struct Statement {
     text: Option<String>,
 }
 
-/// A wait as the ledger has it.
+/// A wait as in the ledger.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Named {
     wait: Wait,
-    /// See [`Wait::without_cpu`]: it is found by the name of the idle wait, too.
+    /// See [`Wait::without_cpu`]: the name of the idle wait finds it, too.
     is_without_cpu: bool,
 }
 
@@ -116,7 +116,7 @@ impl Named {
     }
 }
 
-/// Cells in order, and how long their windows are. In [`Cell::stack`] stands the leaf of the call path.
+/// Cells in order, and the length of their windows. [`Cell::stack`] is the leaf of the call path.
 #[derive(Debug)]
 struct Table {
     width_s: i64,
@@ -124,7 +124,7 @@ struct Table {
 }
 
 impl HtmlPage {
-    /// True when no time of any session was recorded.
+    /// Whether no time of any session was recorded.
     pub fn is_empty(&self) -> bool {
         self.times.cells.iter().all(|(_, amount)| amount.ns == 0)
     }
@@ -135,7 +135,7 @@ impl HtmlPage {
     }
 }
 
-/// What is needed of a recording to show it as a page.
+/// Collects what the page of a recording needs.
 ///
 /// # Errors
 /// The filter names what is not in the recording.
@@ -215,18 +215,18 @@ pub fn html(source: &Source, filter: &Filter) -> Result<HtmlPage, ReportError> {
     })
 }
 
-/// What a time line shows beside the sessions.
+/// What a time line shows besides the sessions.
 #[derive(Debug)]
 struct OverTime {
-    /// Times of which nothing was recorded.
+    /// Times without a recording.
     gaps: Vec<Period>,
     marks: Vec<Mark>,
 }
 
-/// It, or why there can be no time line.
+/// The same, or why there can be no time line.
 fn over_time(source: &Source, filter: &Filter) -> Result<OverTime, String> {
     let options = TimelineOptions {
-        // Gaps are those of the sessions and seconds that were chosen.
+        // The gaps are those of the selected sessions and seconds.
         filter: filter.clone(),
         ..TimelineOptions::default()
     };
@@ -239,7 +239,7 @@ fn over_time(source: &Source, filter: &Filter) -> Result<OverTime, String> {
     }
 }
 
-/// Cells with the leaves of the call paths in place of the stacks. Those with most time find a place first.
+/// Cells with the leaves of call paths in place of stacks. Those with the most time get room first.
 fn at_leaves(cells: Vec<(Cell, Amount)>, mut leaf_of: impl FnMut(u32) -> u32) -> Vec<(Cell, Amount)> {
     let mut by_stack: HashMap<u32, u128> = HashMap::new();
     for (cell, amount) in &cells {
@@ -251,7 +251,7 @@ fn at_leaves(cells: Vec<(Cell, Amount)>, mut leaf_of: impl FnMut(u32) -> u32) ->
         .into_iter()
         .map(|(stack, _)| (stack, leaf_of(stack)))
         .collect();
-    // Different stacks may read the same.
+    // Different stacks may have the same names.
     let mut placed: BTreeMap<Cell, Amount> = BTreeMap::new();
     for (cell, amount) in cells {
         let cell = Cell {
@@ -290,7 +290,7 @@ fn statements(ids: &[u64], times: &Table, dimensions: &Dimensions) -> Vec<Statem
         .collect()
 }
 
-/// A text of so many bytes at most, and a mark where there is more.
+/// A text of at most this many bytes, with a mark if it was cut.
 fn cut(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_string();
@@ -302,7 +302,7 @@ fn cut(text: &str, most: usize) -> String {
     format!("{}…", &text[..end])
 }
 
-/// Rows to cells.
+/// Converts rows to cells.
 struct Packer {
     sessions: Numbered<SessionId>,
     /// For each session the first one of the same kind, user, database and application.
@@ -315,19 +315,19 @@ struct Packer {
     stacks: Cells,
 }
 
-/// What a call path is made of.
+/// What makes up a call path.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Path {
     user: StackId,
     kernel: StackId,
-    /// [`State::Runnable`] or another: all that frames depend on.
+    /// [`State::Runnable`] or another: frames depend on nothing else.
     state: State,
 }
 
 impl Packer {
     fn new(resolution_s: u32) -> Packer {
         let mut statements = Numbered::default();
-        // The first is none.
+        // The first one is none.
         statements.number(0);
         Packer {
             sessions: Numbered::default(),
@@ -387,7 +387,7 @@ impl Packer {
         self.stacks.add(Cell { stack, ..cell }, amount);
     }
 
-    /// The number of a wait as the recording has it.
+    /// The number of a recorded wait.
     fn wait(&mut self, wait: Wait) -> u32 {
         self.waits.number(Named {
             wait,

@@ -15,10 +15,10 @@ use crate::palette::{BY_CLASS, BY_STATE, CPUS, NOT_KNOWN, OTHER, OTHERS};
 use crate::preemption::PREEMPTED;
 use crate::server_start::{MOST_FRAMES, start_of_server};
 
-/// What those who write pages and the script in them agree on.
+/// Version of the format that pages and the script in them agree on.
 pub(super) const FORMAT: u32 = 4;
 
-/// Colours of states, wait classes, what has none of its own, and heat maps.
+/// Colours of states, wait classes, everything else, and heat maps.
 #[derive(Serialize)]
 pub(super) struct PaletteJson {
     states: Vec<(&'static str, &'static str)>,
@@ -51,12 +51,12 @@ impl PaletteJson {
 #[derive(Serialize)]
 pub(super) struct FunctionsJson<'a> {
     functions: Vec<&'a str>,
-    /// Modules of these: places in `names_of_modules`.
+    /// Their modules: indices into `names_of_modules`.
     modules: Vec<u32>,
     names_of_modules: Vec<&'a str>,
-    /// Functions of the kernel.
+    /// Whether they are the kernel's.
     kernel: Vec<u8>,
-    /// Function that stands for how a session lost its CPU.
+    /// The function that represents how a session lost its CPU.
     preempted: Option<usize>,
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Texts<'a> {
 }
 
 impl<'a> Texts<'a> {
-    /// The place of a text.
+    /// The index of a text.
     pub(super) fn place(&mut self, text: &'a str) -> u32 {
         *self.places.entry(text).or_insert_with(|| {
             self.list.push(text);
@@ -98,9 +98,9 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// Callers and functions of the places in call paths, and where these begin without the start of the server.
+/// Callers and functions of the nodes of call paths, and where paths begin without the start of the server.
 pub(super) fn node_columns(nodes: &[(u32, u32)], functions: &[Function], columns: &mut Columns) {
-    // How far before it the caller stands; 0 = it has none.
+    // Distance to the caller before it; 0 = it has none.
     let callers = nodes.iter().enumerate().map(|(at, (caller, _))| match *caller {
         ROOT => 0,
         caller => at as u32 - caller,
@@ -111,13 +111,13 @@ pub(super) fn node_columns(nodes: &[(u32, u32)], functions: &[Function], columns
     columns.short("nodes.begins", begins);
 }
 
-/// Whose code it is: modules of functions, and those to which time at the places in call paths belongs.
+/// Modules of the code: of functions, and those that time at each node of the call paths belongs to.
 #[derive(Debug)]
 pub(super) struct Modules {
     pub(super) names: Vec<String>,
-    /// For each function its place among them, from 1; 0 = it serves all of them, or is not known.
+    /// For each function its index in them, from 1; 0 = it serves all of them, or is not known.
     pub(super) of_functions: Vec<usize>,
-    /// For each place in call paths, on a CPU and not.
+    /// For each node of the call paths, on a CPU and off it.
     of_nodes: [Vec<u32>; 2],
 }
 
@@ -137,7 +137,7 @@ impl Modules {
         }
     }
 
-    /// Modules of the places in call paths.
+    /// Modules of the nodes of call paths.
     pub(super) fn columns(&self, columns: &mut Columns) {
         for (name, of_nodes) in ["on_cpu", "off_cpu"].into_iter().zip(&self.of_nodes) {
             columns.long(&format!("nodes.{name}"), of_nodes.iter().copied());
@@ -145,7 +145,7 @@ impl Modules {
     }
 }
 
-/// Modules by number, and for each function its place among them, from 1; 0 = it serves all of them, or is not known.
+/// Modules by number, and for each function its index in them, from 1; 0 = it serves all of them, or is not known.
 pub(super) fn modules_of_functions(functions: &[Function]) -> (Numbered<String>, Vec<usize>) {
     let mut names = Numbered::default();
     let of_functions = functions
@@ -155,7 +155,7 @@ pub(super) fn modules_of_functions(functions: &[Function]) -> (Numbered<String>,
     (names, of_functions)
 }
 
-/// The functions of a path, its leaf first.
+/// The functions of a path, leaf first.
 fn from_leaf<'a>(
     leaf: u32,
     nodes: &'a [(u32, u32)],
@@ -166,9 +166,9 @@ fn from_leaf<'a>(
         .map(|(_, function)| &functions[*function as usize])
 }
 
-/// True where the paths through a place begin when the start of the server is left out.
+/// Whether paths through this node begin at it when the start of the server is left out.
 fn begins_without_start(node: u32, nodes: &[(u32, u32)], functions: &[Function]) -> bool {
-    // Where it is deeper than the start, nothing begins.
+    // Nothing begins deeper than the start can be.
     let mut path: Vec<&Function> = from_leaf(node, nodes, functions).take(MOST_FRAMES + 2).collect();
     if path.len() > MOST_FRAMES + 1 {
         return false;
@@ -201,7 +201,7 @@ mod tests {
             function("ServerLoop", false),
             function("do_syscall_64", true),
         ];
-        // ServerLoop calls itself, and is called by main too; so is the function of the kernel.
+        // ServerLoop calls itself, and is also called by main; so is the function of the kernel.
         let nodes = [(ROOT, 0), (0, 1), (1, 2), (2, 2), (1, 3), (0, 2), (0, 3)];
         let begin: Vec<u32> = (0..nodes.len() as u32)
             .filter(|node| begins_without_start(*node, &nodes, &functions))

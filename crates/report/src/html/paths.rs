@@ -1,23 +1,23 @@
-//! Call paths as a tree: each function of a stack stands below its caller, and stacks share the paths that they have in common.
+//! Call paths as a tree: each function of a stack is below its caller, and stacks share their common paths.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use crate::function::Function;
 
-/// Stands for the stacks that found no place.
+/// Stands for the stacks that are left out.
 const LEFT_OUT: &str = "[stack left out of this page]";
-/// Nothing is above it.
+/// There is nothing above it.
 pub(super) const ROOT: u32 = u32::MAX;
 
-/// A tree of at most so many functions, whose names have at most so many bytes. Functions are the same that have the same key.
+/// A tree with limits on the number of functions and on the bytes of their names. Functions with the same key are the same.
 #[derive(Debug)]
 pub(super) struct Paths<K> {
     most_nodes: usize,
     most_text: usize,
     text: usize,
     children: HashMap<(u32, u32), u32>,
-    /// Caller of each node, which comes before it, and its function.
+    /// Caller of each node, which precedes it, and its function.
     nodes: Vec<(u32, u32)>,
     functions: Vec<Function>,
     numbers: HashMap<K, u32>,
@@ -38,7 +38,7 @@ impl<K: Hash + Eq + Clone> Paths<K> {
         }
     }
 
-    /// The leaf of a path, root first; that of all that are left out when there is no room for it.
+    /// The leaf of a path, given root first; that of all left-out stacks if there is no room for it.
     pub(super) fn leaf(&mut self, path: &[K], name: impl Fn(&K) -> Function) -> u32 {
         if !self.has_room(path, &name) {
             return self.left_out();
@@ -72,7 +72,7 @@ impl<K: Hash + Eq + Clone> Paths<K> {
         })
     }
 
-    /// True for the node that stands for stacks that are left out.
+    /// Whether this node stands for the stacks that are left out.
     pub(super) fn is_left_out(&self, node: u32) -> bool {
         self.left_out == Some(node)
     }

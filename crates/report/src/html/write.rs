@@ -1,5 +1,5 @@
-//! The page as a file: the frame that is made of `web/`, and one block of data in it. Nothing that was recorded is markup: all of it
-//! is in the block, compressed and in base64, and the script of the page shows it as text.
+//! The page as a file: the frame built from `web/`, and one block of data in it. Nothing recorded becomes markup: all of it is in
+//! the block, compressed and in base64, and the script of the page shows it as text.
 
 use std::io::{self, Write};
 
@@ -15,15 +15,15 @@ use super::{
     dive_document, document,
 };
 
-/// Style, script and places of the page; which of them may run is in its policy.
+/// Style, script and structure of the page; its policy says which of them may run.
 const FRAME: &str = include_str!("../../../../web/dist/page.html");
-/// Where the data comes.
+/// Placeholder for the data.
 const PLACE: &str = "@DATA@";
 
 /// Writes the page of a recording.
 ///
 /// # Errors
-/// What `out` returns.
+/// Those of `out`.
 pub fn write(page: &HtmlPage, out: &mut dyn Write) -> io::Result<()> {
     let columns = document::columns(page);
     framed(&Document::new(page, &columns.list), &columns, out)
@@ -32,7 +32,7 @@ pub fn write(page: &HtmlPage, out: &mut dyn Write) -> io::Result<()> {
 /// Writes the page of a comparison.
 ///
 /// # Errors
-/// What `out` returns.
+/// Those of `out`.
 pub fn write_difference(page: &DifferencePage, out: &mut dyn Write) -> io::Result<()> {
     let columns = difference_document::columns(page);
     framed(
@@ -45,7 +45,7 @@ pub fn write_difference(page: &DifferencePage, out: &mut dyn Write) -> io::Resul
 /// Writes the page of a dive.
 ///
 /// # Errors
-/// What `out` returns.
+/// Those of `out`.
 pub fn write_dive(page: &DivePage, out: &mut dyn Write) -> io::Result<()> {
     let columns = dive_document::columns(page);
     framed(&dive_document::Document::new(page, &columns.list), &columns, out)
@@ -54,7 +54,7 @@ pub fn write_dive(page: &DivePage, out: &mut dyn Write) -> io::Result<()> {
 /// Writes the page of a comparison of two dives.
 ///
 /// # Errors
-/// What `out` returns.
+/// Those of `out`.
 pub fn write_dive_difference(page: &DiveDifferencePage, out: &mut dyn Write) -> io::Result<()> {
     framed(&dive_difference::Document::new(page), &Columns::default(), out)
 }

@@ -1,4 +1,4 @@
-//! CPU per read: in the kernel per call (exact), in the sessions that read (user), and where in the kernel (sampled).
+//! CPU per read: in the kernel by call (exact), in the sessions that read (user), and by place in the kernel (sampled).
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -15,9 +15,9 @@ use crate::sums::{FidelityMix, Sums};
 /// CPU of reads. Times in nanoseconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReadCpu {
-    /// Kernel CPU per call by bytes returned and source, the most first; exact.
+    /// Kernel CPU of calls by bytes returned and source, largest first; exact.
     pub calls: Vec<CallCpu>,
-    /// Combinations of size and source that are not among them.
+    /// Combinations of size and source that are not listed.
     pub calls_not_shown: usize,
     /// Recorded sessions that read.
     pub sessions: usize,
@@ -25,15 +25,15 @@ pub struct ReadCpu {
     pub reads: u128,
     /// User CPU of these sessions, whatever they did.
     pub user_ns: u128,
-    /// How it came to be; none when there is none.
+    /// How it was obtained; none when there is none.
     pub user_fidelity: Option<FidelityMix>,
-    /// Where in the kernel reads spent CPU, the most first; sampled.
+    /// Where in the kernel reads spent CPU, largest first; sampled.
     pub layers: Vec<LayerTime>,
     /// Sum of the layers.
     pub layers_ns: u128,
-    /// Their samples.
+    /// Samples behind it.
     pub samples: u128,
-    /// Kernel CPU in waits for reads whose stack was not recorded; in no layer.
+    /// Kernel CPU in waits for reads without a recorded stack; in none of the layers.
     pub without_stack_ns: u128,
 }
 
@@ -64,11 +64,11 @@ pub struct LayerTime {
     pub ns: u128,
     /// Samples.
     pub samples: u128,
-    /// The functions that told the layer, and their time, the most first.
+    /// The functions that identified the layer, and their time, largest first.
     pub functions: Vec<(String, u128)>,
 }
 
-/// Adds latencies up, then the activity of the sessions that they name.
+/// Adds up latencies, then the activity of the sessions in them.
 #[derive(Default)]
 pub(super) struct ReadCpuBuilder {
     calls: HashMap<(u64, ReadSource), Histogram>,
@@ -131,7 +131,7 @@ impl ReadCpuBuilder {
         for ((stack, outside_waits), (ns, samples)) in self.kernel {
             let frames = match dimensions.stack(stack) {
                 Some(frames) if stack != NO_STACK => frames,
-                // Outside of waits it need not have been a read at all.
+                // Outside of waits it may not have been a read at all.
                 _ if outside_waits => continue,
                 _ => {
                     without_stack_ns += ns;
@@ -178,7 +178,7 @@ impl ReadCpuBuilder {
     }
 }
 
-/// True for the functions through which every read call goes.
+/// Whether it is one of the functions that every read call goes through.
 fn is_read_call(frame: &Frame) -> bool {
     matches!(
         frame.symbol.as_str(),

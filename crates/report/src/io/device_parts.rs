@@ -1,4 +1,4 @@
-//! Reads that waited for a device: where inside the call their time went.
+//! Reads that waited for a device: how their time divides up within the call.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -13,13 +13,13 @@ use super::reads::ReadSource;
 pub struct ReadParts {
     /// Calls.
     pub reads: u128,
-    /// Their time from begin to end.
+    /// Their time from start to end.
     pub total_ns: u128,
     /// From the first request of the call until one was issued to the device.
     pub queue_ns: u128,
-    /// From there until the last request that was waited for was done.
+    /// From then until the last request that was waited for was done.
     pub device_ns: u128,
-    /// CPU that the calls used in the kernel, wherever in the call.
+    /// CPU that the calls used in the kernel, anywhere in the call.
     pub cpu_ns: u128,
 }
 
@@ -43,15 +43,15 @@ impl ReadParts {
         ns.checked_div(self.reads)
     }
 
-    /// What is neither queue nor device nor CPU: wakeup, run queue and anything else. Below zero when CPU was used while
-    /// a request was under way, because that CPU is in two of the parts.
+    /// What is neither queue nor device nor CPU: wakeup, run queue and anything else. Below zero if CPU was used while a
+    /// request was in flight, as that CPU is in two of the parts.
     pub fn rest_ns(&self) -> i128 {
         let signed = |ns: u128| i128::try_from(ns).unwrap_or(i128::MAX);
         signed(self.total_ns) - signed(self.queue_ns) - signed(self.device_ns) - signed(self.cpu_ns)
     }
 }
 
-/// The parts for all reads from devices, and for groups of them with the most time first.
+/// The parts for all reads from devices, and for groups of them, most time first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceReads {
     /// All of them.
@@ -60,11 +60,11 @@ pub struct DeviceReads {
     pub by_device: Vec<(String, ReadParts)>,
     /// By bytes that the call returned.
     pub by_size: Vec<(u64, ReadParts)>,
-    /// Sizes that are not among them.
+    /// Sizes that are not listed.
     pub sizes_not_shown: usize,
 }
 
-/// Adds rows up to [`DeviceReads`].
+/// Adds up rows to [`DeviceReads`].
 #[derive(Default)]
 pub(super) struct DeviceReadsBuilder {
     total: ReadParts,

@@ -1,4 +1,4 @@
-//! What a file of a PostgreSQL server is, told by its path.
+//! What a file of a PostgreSQL server is, judged by its path.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ pub enum FileKind {
     Global,
     /// Anything else in the data directory.
     Other,
-    /// Outside of the data directory and of its tablespaces.
+    /// Outside of the data directory and its tablespaces.
     Outside,
     /// The recording does not name it.
     Unknown,
@@ -56,17 +56,17 @@ impl FileKind {
 pub struct DatabaseFile {
     /// What it holds.
     pub kind: FileKind,
-    /// Path without the number of the segment, relative to the data directory where it lies there; empty when the
-    /// recording does not name it.
+    /// Path without segment number, relative to the data directory if it is in there; empty if the recording does not
+    /// name it.
     pub path: String,
 }
 
 impl DatabaseFile {
-    /// The file of this path, and which segment of it this is (0 = the first, or the only one).
+    /// The file with this path, and which of its segments this is (0 = the first, or the only one).
     pub(crate) fn of(path: &str) -> (DatabaseFile, u32) {
         let components: Vec<&str> = path.split('/').collect();
         let name = components.last().copied().unwrap_or_default();
-        // A tablespace may lie anywhere; below its directory of the version it is as `base`.
+        // A tablespace may be anywhere; below its version directory it looks like `base`.
         let in_tablespace = components
             .iter()
             .any(|component| is_tablespace_version(component));
@@ -108,7 +108,7 @@ impl DatabaseFile {
     }
 }
 
-/// Reads of the segments of one file.
+/// The segments of a file that were read.
 pub(crate) type Segments = BTreeSet<u32>;
 
 /// `PG_17_202406281`

@@ -1,4 +1,4 @@
-//! The classic guess: a fast read came from the page cache, a slow one from a disk. Here it is held against the truth.
+//! The classic guess: a fast read came from the page cache, a slow one from a disk. Here it is compared with the truth.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use dbtime_model::LatencyRow;
 use super::reads::ReadSource;
 use crate::histogram::middle;
 
-/// Below 50 us it is called page cache, below 1 ms cache of the storage.
+/// Below 50 us is called page cache, below 1 ms cache of the storage.
 pub const USUAL_THRESHOLDS_US: [u64; 2] = [50, 1_000];
 
-/// What a latency makes people believe.
+/// What people conclude from a latency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Guessed {
     /// Below the first threshold.
@@ -25,7 +25,7 @@ impl Guessed {
     /// Every guess, the fastest first.
     pub const ALL: [Guessed; 3] = [Guessed::PageCache, Guessed::StorageCache, Guessed::Disk];
 
-    /// What a latency in nanoseconds makes people believe, given [`Guess::thresholds_us`].
+    /// What people conclude from a latency in nanoseconds, given [`Guess::thresholds_us`].
     pub(crate) fn of(ns: u64, thresholds_us: [u64; 2]) -> Guessed {
         let [page_cache, storage_cache] = thresholds_us.map(|us| us.saturating_mul(1_000));
         match ns {
@@ -45,7 +45,7 @@ impl Guessed {
     }
 }
 
-/// Read calls by guess and truth, exact; latencies beside a threshold are told apart to 1 %.
+/// Read calls by guess and truth, exact; near a threshold latencies are resolved to 1 %.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Guess {
     /// Upper bounds of the first two guesses in microseconds, exclusive.

@@ -31,12 +31,12 @@ use cpu::ReadCpuBuilder;
 use device_parts::DeviceReadsBuilder;
 use file::Segments;
 
-/// What a report about reads is about.
+/// Options of a report about reads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IoOptions {
     /// Period, sessions and statements.
     pub filter: Filter,
-    /// Files, and sizes, to show one by one.
+    /// How many files and sizes to show individually.
     pub top: usize,
     /// See [`Guess::thresholds_us`].
     pub thresholds_us: [u64; 2],
@@ -52,7 +52,7 @@ impl Default for IoOptions {
     }
 }
 
-/// Read calls of the sessions that were recorded. Exact but for user CPU and layers of the kernel.
+/// Read calls of the recorded sessions. Exact except for user CPU and layers of the kernel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IoReport {
     /// What the recording says about itself.
@@ -61,7 +61,7 @@ pub struct IoReport {
     pub filter: Filter,
     /// The time it covers.
     pub period: Period,
-    /// The recording has reads, even if the chosen part of it has none.
+    /// The recording has reads, even if the selected part of it has none.
     pub has_reads: bool,
     /// All reads.
     pub total: Reads,
@@ -71,11 +71,11 @@ pub struct IoReport {
     pub waits: ReadWaits,
     /// By what the file holds.
     pub by_file_kind: ReadGroups<FileKind>,
-    /// By file, the segments of a relation together.
+    /// By file, segments of a relation merged.
     pub by_file: ReadGroups<DatabaseFile>,
-    /// Segments that were read of the files shown, in their order.
+    /// How many segments of each file shown were read, in the same order.
     pub segments: Vec<usize>,
-    /// The relations that the files shown are of, as `schema.name`, in their order; none where that is not known.
+    /// The relations of the files shown, as `schema.name`, in the same order; none if not known.
     pub relations: Vec<Option<String>>,
     /// By bytes that the call returned.
     pub by_size: ReadGroups<u64>,
@@ -90,7 +90,7 @@ pub struct IoReport {
 }
 
 impl IoReport {
-    /// Where there are none: why.
+    /// Why there are none.
     pub fn why_empty(&self) -> &'static str {
         let traces_calls = self.meta.collector.tier == CALLS_TIER && self.meta.files.is_empty();
         match (self.has_reads, traces_calls) {
@@ -103,11 +103,11 @@ impl IoReport {
     }
 }
 
-/// What rows tell of a file besides its reads.
+/// What rows say about a file besides its reads.
 #[derive(Debug, Default)]
 struct Met {
     segments: Segments,
-    /// The first name: the file is of one relation.
+    /// The first name found: a file belongs to one relation.
     relation: Option<Arc<str>>,
 }
 
@@ -120,7 +120,7 @@ impl Met {
     }
 }
 
-/// Answers what reads were.
+/// Finds out what reads were.
 ///
 /// # Errors
 /// The filter names a session or a period that is not there.
@@ -162,7 +162,7 @@ pub fn io(source: &Source, options: &IoOptions) -> Result<IoReport, ReportError>
     for (event, reads) in &by_event {
         waits.add_reads(event, reads.all.latency.sum_ns());
     }
-    // The sessions that read, and where, are known only now.
+    // Only now are the reading sessions and their wait events known.
     let activity = scan(source, &mut dimensions, &options.filter, |activity| {
         cpu.add_activity(activity);
         waits.add(activity, |event| by_event.contains_key(event));

@@ -1,4 +1,4 @@
-//! Read calls by where their data came from, for any group of them.
+//! Read calls by where their data came from, for arbitrary groups.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -54,7 +54,7 @@ impl ReadSource {
         }
     }
 
-    /// True when the call waited for a device; none when it is not known.
+    /// Whether the call waited for a device; none if not known.
     pub fn waited_for_device(self) -> Option<bool> {
         match self {
             ReadSource::PageCache | ReadSource::Readahead => Some(false),
@@ -75,7 +75,7 @@ pub struct ReadSums {
 
 impl ReadSums {
     fn add(&mut self, row: &LatencyRow) {
-        // Only an invented recording saturates.
+        // Only a fabricated recording saturates.
         let bytes = u128::from(row.bytes) * u128::from(row.count);
         self.bytes = self.bytes.saturating_add(bytes);
         self.latency
@@ -93,7 +93,7 @@ impl ReadSums {
 pub struct Reads {
     /// All of them.
     pub all: ReadSums,
-    /// Of each source that occurred.
+    /// By source, those that occurred.
     pub by_source: BTreeMap<ReadSource, ReadSums>,
 }
 
@@ -125,12 +125,12 @@ pub struct ReadGroup<K> {
     pub reads: Reads,
 }
 
-/// The groups with the most time, and the rest as a sum.
+/// The groups with the most time, and the sum of the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadGroups<K> {
-    /// The largest sum of time first.
+    /// Largest sum of time first.
     pub top: Vec<ReadGroup<K>>,
-    /// Groups that are not among them.
+    /// Groups that are not listed.
     pub others: usize,
     /// Their calls.
     pub others_reads: Reads,

@@ -1,11 +1,11 @@
-//! The wait events of reads in the ledger: a wait begins before its call, and ends after it.
+//! The wait events of reads in the ledger: a wait starts before its call and ends after it.
 
 use dbtime_model::{StateGroup, Wait, WaitKind};
 
 use crate::ledger::Section;
 use crate::scan::Activity;
 
-/// What the ledger has for the wait events in which reads were made, whatever else was done in them.
+/// What the ledger has for the wait events in which reads were made, including anything else done in them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadWaits {
     /// DB time in these events, nanoseconds.
@@ -17,7 +17,7 @@ pub struct ReadWaits {
 }
 
 impl ReadWaits {
-    /// Takes reads in a wait event, or in none.
+    /// Adds reads in a wait event, or in none.
     pub(super) fn add_reads(&mut self, event: &str, ns: u128) {
         if event != Wait::NONE && !event.starts_with(Wait::UNKNOWN) {
             self.reads_ns += ns;
@@ -39,7 +39,7 @@ impl ReadWaits {
         }
     }
 
-    /// Time in these events before and after reads, nanoseconds; none where samples have less than the reads took.
+    /// Time in these events before and after reads, nanoseconds; none if samples have less than the reads took.
     pub fn beside_ns(&self) -> Option<u128> {
         self.db_time_ns.checked_sub(self.reads_ns)
     }

@@ -1,4 +1,4 @@
-//! Those for which others waited: sessions, and statements.
+//! Sessions and statements that others waited for.
 
 use serde::Serialize;
 
@@ -24,7 +24,7 @@ pub(super) struct Document<'a> {
 
 #[derive(Serialize)]
 pub(super) struct BlockersJson<'a> {
-    /// Their `root_ns` sum to the time that was blocked, together with `without_session`. So do those of the statements.
+    /// Their `root_ns`, plus `without_session`, sum to the blocked time. So do those of the statements.
     blockers: Vec<BlockerJson<'a>>,
     blocking_statements: Vec<StatementJson<'a>>,
     /// Blocked time that led to no session.
@@ -39,37 +39,37 @@ struct BlockerJson<'a> {
     ns: u128,
     /// Of that, while it was blocked itself.
     blocked_ns: u128,
-    /// Of that, while it was waited for in the end.
+    /// Of that, while it was the root of the chain.
     root_ns: u128,
-    /// The locks of the server's lock table that those wanted who waited for it itself, where it is known; missing where nothing is. They
-    /// sum to no more than `ns`.
+    /// The locks of the server's lock table that its direct waiters wanted, as far as known; missing if none is. They sum to no more than
+    /// `ns`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     locks: Vec<LockShareJson<'a>>,
-    /// They sum to `ns`.
+    /// Sums to `ns`.
     doing: Vec<MeanwhileJson<'a>>,
 }
 
 #[derive(Serialize)]
 struct StatementJson<'a> {
-    /// As PostgreSQL prints it: signed; none: no statement was known, or none executed.
+    /// As PostgreSQL prints it: signed; none: not known, or none executed.
     query: Option<String>,
     text: Option<&'a str>,
     sessions: usize,
     waiters: usize,
     /// A wait for several sessions that executed it counts once.
     ns: u128,
-    /// Of that, while one of them was waited for in the end.
+    /// Of that, while one of them was the root of the chain.
     root_ns: u128,
-    /// As of a session.
+    /// As for a session.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     locks: Vec<LockShareJson<'a>>,
-    /// They sum to `ns`.
+    /// Sums to `ns`.
     doing: Vec<MeanwhileJson<'a>>,
 }
 
 #[derive(Serialize)]
 struct MeanwhileJson<'a> {
-    /// Kind of what was waited for in the end; none: this session waited for another one itself.
+    /// Kind of what was waited for in the end; none: this session was itself waiting for another one.
     end: Option<&'static str>,
     backend_type: &'a str,
     query: Option<String>,

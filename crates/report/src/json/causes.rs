@@ -28,27 +28,27 @@ pub(super) struct Document<'a> {
 #[derive(Serialize)]
 struct WaitJson<'a> {
     wait: String,
-    /// As PostgreSQL prints it: signed; none: no statement was known.
+    /// As PostgreSQL prints it: signed; none: not known.
     query: Option<String>,
     text: Option<&'a str>,
     sessions: usize,
     ns: u128,
-    /// Of a wait for locks of the server's lock table: which ones. They sum to no more than `ns`, and of the rest it is not known. Missing
-    /// where nothing is.
+    /// For a wait for locks of the server's lock table: which ones. They sum to no more than `ns`; the rest is not known. Missing if none
+    /// is known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     locks: Vec<LockShareJson<'a>>,
     /// They sum to `ns`.
     by: Vec<PartJson<'a>>,
-    /// The same link by link, where a depth was asked for. They sum to `ns`.
+    /// The same link by link, if a depth was requested. They sum to `ns`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     links: Vec<LinkJson<'a>>,
 }
 
 #[derive(Serialize)]
 struct LinkJson<'a> {
-    /// Kind of what was waited for in the end, if that is here; none: these waited for others themselves.
+    /// Kind of what was waited for in the end, if that is here; none: these sessions waited for others themselves.
     end: Option<&'static str>,
-    /// None: it is no session. So are the next ones.
+    /// None, like the next ones, if it is not a session.
     backend_type: Option<&'a str>,
     query: Option<String>,
     text: Option<&'a str>,
@@ -58,16 +58,16 @@ struct LinkJson<'a> {
     /// Sessions that did the same.
     sessions: usize,
     ns: u128,
-    /// Whom they waited for in turn. With `beyond_ns` these sum to `ns`, where nothing ended here.
+    /// Whom they waited for in turn. With `beyond_ns` these sum to `ns`, unless the chain ends here.
     further: Vec<LinkJson<'a>>,
-    /// What leads on to links that are not shown.
+    /// Time that leads on to links that are not shown.
     beyond_ns: u128,
 }
 
 #[derive(Serialize)]
 pub(super) struct PartJson<'a> {
     kind: &'static str,
-    /// Of the session where following it ended; none: at no session. So are the next ones.
+    /// Of the session where following ended; none, like the next ones, if it ended at no session.
     pid: Option<u32>,
     backend_type: Option<&'a str>,
     user: Option<&'a str>,
@@ -76,9 +76,9 @@ pub(super) struct PartJson<'a> {
     session_state: Option<&'static str>,
     wait: Option<String>,
     state: Option<&'static str>,
-    /// How many were waited for one after the other.
+    /// Length of the longest chain to the root.
     links: usize,
-    /// Where in the code it was, of the time that it ran and this is known, the ten with most.
+    /// Where in the code it was while running, as far as known: the ten functions with the most time.
     functions: Vec<FunctionJson<'a>>,
     ns: u128,
 }
@@ -92,9 +92,9 @@ struct FunctionJson<'a> {
 #[derive(Serialize)]
 struct ChainJson<'a> {
     kind: &'static str,
-    /// None: what was waited for was no session.
+    /// None: not a session.
     session: Option<WhoJson<'a>>,
-    /// What that one did meanwhile. Sums to `behind_ns`.
+    /// What it did meanwhile. Sums to `behind_ns`.
     doing: Vec<PartJson<'a>>,
     behind_ns: u128,
     behind: Vec<WaitingJson<'a>>,
@@ -108,14 +108,14 @@ struct WaitingJson<'a> {
     waits: Vec<OwnWaitJson>,
     /// Of the first of them.
     text: Option<&'a str>,
-    /// The lock that the first of them was for; missing where it is not known, or was none, or several.
+    /// The lock that the first of them was for; missing if not known, not for a lock, or for several.
     #[serde(skip_serializing_if = "Option::is_none")]
     lock: Option<LockJson<'a>>,
     ns: u128,
-    /// Of all of those in `behind`, and of those beyond.
+    /// Of everybody in `behind`, and of those beyond.
     behind_ns: u128,
     behind: Vec<WaitingJson<'a>>,
-    /// Those that are too deep to be in `behind`, as was asked.
+    /// Those too deep to be in `behind`, as requested.
     beyond_sessions: usize,
     beyond_ns: u128,
 }

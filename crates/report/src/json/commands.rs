@@ -22,9 +22,9 @@ pub(super) struct Document<'a> {
 struct CommandsJson<'a> {
     #[serde(flatten)]
     latencies: LatenciesJson,
-    /// None of too few commands.
+    /// None if there are too few commands.
     ledger: Option<LedgersJson<'a>>,
-    /// What the slowest do more, the most first.
+    /// What the slowest do more of, largest first.
     causes: Vec<CauseTime>,
 }
 
@@ -43,7 +43,7 @@ struct LatenciesJson {
 /// Each sums to its mean latency.
 #[derive(Serialize)]
 struct LedgersJson<'a> {
-    /// Commands of the middle half: a bucket at an end counts in part.
+    /// Commands of the middle half: buckets at its ends count in part.
     median_commands: f64,
     median_mean_ns: f64,
     median: &'a [RangeRow],

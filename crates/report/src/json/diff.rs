@@ -20,12 +20,12 @@ pub(super) struct Document<'a> {
     /// It changed by more than noise.
     statement_is_certain: bool,
     conclusion: &'a str,
-    /// Whom sessions waited for, where that explains the difference best; else empty.
+    /// Who was waited for, if that explains the difference best; else empty.
     cause: &'a str,
     whole: &'a str,
     new_in_bad: Vec<NewJson<'a>>,
     significant: bool,
-    /// Unit of work by which everything is divided.
+    /// Unit of work that everything is divided by.
     per: &'static str,
     /// Unit of `good`, `bad` and `difference`: `ns` or `samples`.
     value: &'static str,
@@ -35,9 +35,9 @@ pub(super) struct Document<'a> {
     common_factor: f64,
     noise: NoiseJson,
     db_time: &'a Change,
-    /// By what the statements are divided; null when one side knows none.
+    /// What the statements are divided by; null when a side knows none.
     statements_per: Option<&'static str>,
-    /// Who counted how often they were executed; null when a side does not know it.
+    /// Who counted their executions; null when a side does not know them.
     statements_counted_by: Option<&'static str>,
     statements: Vec<StatementJson<'a>>,
     causes: CausesJson<'a>,
@@ -70,13 +70,13 @@ struct NoiseJson {
 
 #[derive(Serialize)]
 struct StatementJson<'a> {
-    /// As PostgreSQL prints it: signed; null: what belongs to none.
+    /// As PostgreSQL prints it: signed; null: belongs to none.
     query: Option<String>,
     sql_id: Option<&'a str>,
     text: Option<&'a str>,
     #[serde(flatten)]
     change: &'a Change,
-    /// By its own executions, where they are known well enough on both sides.
+    /// By its own executions, if known well enough on both sides.
     #[serde(skip_serializing_if = "Option::is_none")]
     per_execution: Option<PerExecutionJson>,
     /// How often it was executed.
@@ -220,7 +220,7 @@ impl<'a> From<&'a Change> for CellJson<'a> {
     }
 }
 
-/// Names of what changed, beside the other fields.
+/// Names of what changed, next to the other fields.
 pub(crate) fn place<S: Serializer>(place: &Place, to: S) -> Result<S::Ok, S::Error> {
     PlaceJson::from(place).serialize(to)
 }

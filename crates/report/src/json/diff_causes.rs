@@ -1,4 +1,4 @@
-//! Whom sessions waited for, in two recordings.
+//! Who was waited for, in two recordings.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ pub(super) struct CausesJson<'a> {
     not_recorded: &'a [&'static str],
     /// Blocked DB time; null when nothing is compared.
     blocked: Option<&'a Change>,
-    /// What grew most first, then what shrank most. They sum to `blocked`.
+    /// Largest growth first, then what shrank most. They sum to `blocked`.
     changes: Vec<CauseJson<'a>>,
 }
 
@@ -22,11 +22,11 @@ struct CauseJson<'a> {
     /// The wait event, and how much.
     #[serde(flatten)]
     change: &'a Change,
-    /// What it was for: of BAD, or of GOOD where BAD has none of it; the session is one of several that did the same.
+    /// What it was for: of BAD, or of GOOD if BAD has none; the session is one of several that did the same.
     cause: PartJson<'a>,
     good_sessions: usize,
     bad_sessions: usize,
-    /// What was executed by who waited. They sum to the change.
+    /// What the waiters executed. They sum to the change.
     statements: Vec<StatementJson<'a>>,
 }
 

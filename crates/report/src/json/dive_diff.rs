@@ -1,4 +1,4 @@
-//! What differs between two traces of the kernel. Per call; pairs are GOOD's, then BAD's.
+//! What differs between two traces of the kernel. Per call; pairs are GOOD, then BAD.
 
 use serde::Serialize;
 

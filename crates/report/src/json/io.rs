@@ -81,7 +81,7 @@ struct EventJson<'a> {
     event: &'a str,
 }
 
-/// What the ledger has for these events, with what is before and after the calls.
+/// What the ledger has for these events, including the time before and after the calls.
 #[derive(Serialize)]
 struct WaitsJson {
     db_time_us: f64,

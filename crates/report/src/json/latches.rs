@@ -1,4 +1,4 @@
-//! Who had the server's internal locks.
+//! Who held the server's internal locks.
 
 use std::collections::BTreeMap;
 
@@ -12,39 +12,39 @@ use crate::locks::LockReport;
 pub(super) struct Document<'a> {
     #[serde(flatten)]
     head: Head<'a>,
-    /// False: the recording does not say who had internal locks.
+    /// False: the recording does not say who held internal locks.
     recorded: bool,
-    /// What samples of all holders rest on; missing where each session says what it has.
+    /// How all holders were sampled; missing if each session says what it holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     looked: Option<LatchSamples>,
-    /// Time of sessions that were not idle; and of that, time of which it is not known which locks they had.
+    /// Time of sessions that were not idle; and of that, time for which it is not known which locks they held.
     active_ns: u128,
     not_known_ns: u128,
     latches: &'a [Latch],
-    /// By the columns that were asked for; none: none were.
+    /// By the requested columns; none: none requested.
     profile: Option<Vec<ProfileJson<'a>>>,
-    /// What was counted; missing where nothing was.
+    /// What was counted; missing if nothing was.
     #[serde(skip_serializing_if = "Option::is_none")]
     exact: Option<&'a ExactLatches>,
-    /// The locks of the server's lock table; missing where it is not recorded.
+    /// The locks of the server's lock table; missing if it is not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     locks: Option<&'a LockReport>,
     problems: &'a [String],
-    /// What of imported samples could not be read or told; missing where that is nothing.
+    /// What could not be read from imported samples, or is not known; missing if there is nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<&'a str>,
 }
 
 #[derive(Serialize)]
 struct ProfileJson<'a> {
-    /// By the names of the columns; none: not known.
+    /// By column name; none: not known.
     group: BTreeMap<&'static str, Option<&'a str>>,
     ns: u128,
     samples: u128,
-    /// Missing where samples do not tell.
+    /// Missing if samples do not tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     gets: Option<u128>,
-    /// Missing where uses were not counted.
+    /// Missing if uses were not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     exact: Option<UseSums>,
 }

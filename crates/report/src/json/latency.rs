@@ -17,7 +17,7 @@ pub(super) struct Document<'a> {
     elapsed_ns: u128,
     by: Vec<&'static str>,
     recorded_kinds: &'a [String],
-    /// What one event of kind `wait` is.
+    /// What an event of kind `wait` is.
     wait_is: &'static str,
     latency: Vec<GroupJson<'a>>,
     latency_total: Vec<KindJson<'a>>,

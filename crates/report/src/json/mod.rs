@@ -1,8 +1,8 @@
-//! Answers as JSON. Field names are stable: new ones may come, those here keep their meaning.
+//! Answers as JSON. Field names are stable: new ones may be added, existing ones keep their meaning.
 //!
-//! Names of fields end in their unit. What is not known is `null`.
+//! Field names end in their unit. What is not known is `null`.
 //!
-//! Answers serialise themselves. Here is what differs from them: what stands around them, and forms of a histogram or a sum.
+//! Answers serialise themselves. This module has what differs from that: what surrounds them, and forms of a histogram or a sum.
 
 mod blockers;
 mod causes;
@@ -54,14 +54,14 @@ use crate::stack_views::StackReport;
 use crate::timeline::Timeline;
 use crate::what_if::WhatIfReport;
 
-/// The report as indented JSON, with a line feed at the end. `ledger` holds the rows of all sections, told apart by
-/// `section`; each row has the texts of its dimensions in `group`, and `wait_class` and `wait_event` where it is
-/// grouped by them (`CPU` and `CPU` for time in no wait event). `trace` is there when it was made of SQL traces.
+/// The report as indented JSON, with a newline at the end. `ledger` has the rows of all sections, distinguished by `section`; each
+/// row has the texts of its dimensions in `group`, and `wait_class` and `wait_event` if grouped by them (`CPU` and `CPU` for time
+/// in no wait event). `trace` is present if it was made from SQL traces.
 pub fn render(report: &Report) -> String {
     in_units(&report::Document::from(report), &report.meta)
 }
 
-/// Writes what [`render`] gives, as it is made: of a long SQL trace that is more than memory should hold.
+/// Writes the output of [`render`] incrementally: for a long SQL trace it is too large to be held in memory.
 ///
 /// # Errors
 /// It cannot be written.
@@ -76,86 +76,86 @@ pub fn write(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
     }
 }
 
-/// Latencies as indented JSON, with a line feed at the end. `latency` holds the groups of all kinds that are shown,
-/// `latency_total` each kind as a whole. All numbers are exact, quantiles good to 1 %.
+/// Latencies as indented JSON, with a newline at the end. `latency` has the shown groups of all kinds, `latency_total` each kind as
+/// a whole. All numbers are exact, quantiles good to 1 %.
 pub fn render_latency(report: &LatencyReport) -> String {
     pretty(&latency::Document::from(report))
 }
 
-/// The truth about reads as indented JSON, with a line feed at the end, in `io`. Exact, but for what says `sampled`.
+/// The truth about reads as indented JSON, with a newline at the end, in `io`. Exact, except for what is named `sampled`.
 pub fn render_io(report: &IoReport) -> String {
     pretty(&io::Document::from(report))
 }
 
-/// What grew of each session as JSON on one line, with a line feed at its end, in `sessions`.
+/// What grew in each session as JSON on one line, with a newline at its end, in `sessions`.
 pub fn render_snapshot(snapshot: &Snapshot) -> String {
     line(&snapshot::Document::from(snapshot))
 }
 
-/// Latencies of several recordings side by side as indented JSON, with a line feed at the end, in `comparison`.
+/// Latencies of several recordings side by side as indented JSON, with a newline at the end, in `comparison`.
 pub fn render_comparison(comparison: &Comparison) -> String {
     pretty(&comparison::Document::from(comparison))
 }
 
-/// Stacks as indented JSON, with a line feed at the end: `stacks`, `tree`, `functions` or `modules`, as was asked.
+/// Stacks as indented JSON, with a newline at the end: `stacks`, `tree`, `functions` or `modules`, as requested.
 pub fn render_stacks(report: &StackReport) -> String {
     in_units(report, &report.meta)
 }
 
-/// Who was waited for as indented JSON, with a line feed at the end, in `causes`: what each wait was for stands in `by`, which sums
-/// to its `ns`.
+/// Who was waited for as indented JSON, with a newline at the end, in `causes`: `by` has what each wait was for, and sums to its
+/// `ns`.
 pub fn render_causes(report: &CauseReport) -> String {
     pretty(&causes::Document::from(report))
 }
 
-/// Those for which others waited as indented JSON, with a line feed at the end: sessions in `blockers`, `blocking_statements`.
+/// Whom others waited for as indented JSON, with a newline at the end: sessions in `blockers`, `blocking_statements`.
 pub fn render_blockers(report: &CauseReport) -> String {
     pretty(&blockers::Document::from(report))
 }
 
-/// Who had internal locks as indented JSON, with a line feed at the end, in `latches`: its `holders` sum to its `held_ns`.
+/// Who held internal locks as indented JSON, with a newline at the end, in `latches`: its `holders` sum to its `held_ns`.
 pub fn render_latches(report: &LatchReport) -> String {
     pretty(&latches::Document::from(report))
 }
 
-/// What would be if something took another time as indented JSON, with a line feed at the end: `prediction`, or why there is none.
+/// The predicted effect of a change as indented JSON, with a newline at the end: `prediction`, or why there is none.
 pub fn render_what_if(report: &WhatIfReport) -> String {
     pretty(&what_if::Document::from(report))
 }
 
-/// Commands by statement as indented JSON, with a line feed at the end, in `statements`: each with the ledgers of the middle half
+/// Commands by statement as indented JSON, with a newline at the end, in `statements`: each with the ledgers of the middle half
 /// (`median`) and of the slowest hundredth (`slow`), which sum to their mean latencies.
 pub fn render_commands(report: &CommandReport) -> String {
     pretty(&commands::Document::from(report))
 }
 
-/// Average active sessions over time as indented JSON, with a line feed at the end, in `timeline`: `buckets` in order, with their
-/// numbers in the order of `values`. A bucket of which nothing was recorded has no `rate`.
+/// Average active sessions over time as indented JSON, with a newline at the end, in `timeline`: `buckets` in order, with their
+/// numbers in the order of `values`. A bucket without a recording has no `rate`.
 pub fn render_timeline(timeline: &Timeline) -> String {
     in_units(&timeline::Document::from(timeline), &timeline.meta)
 }
 
-/// A trace of the kernel as indented JSON, with a line feed at the end: `functions`, `tree`, `children` or `spans`, as was asked.
+/// A trace of the kernel as indented JSON, with a newline at the end: `functions`, `tree`, `children` or `spans`, as requested.
 pub fn render_dive(report: &DiveReport) -> String {
     pretty(report)
 }
 
-/// What differs between two traces of the kernel, for who writes it into something else.
+/// What differs between two traces of the kernel, for embedding.
 pub(crate) fn dive_diff_document(diff: &DiveDiff) -> impl Serialize {
     dive_diff::document(diff)
 }
 
-/// What differs between two traces of the kernel, as indented JSON, with a line feed at the end.
+/// What differs between two traces of the kernel, as indented JSON, with a newline at the end.
 pub fn render_dive_diff(diff: &DiveDiff) -> String {
     pretty(&dive_diff_document(diff))
 }
 
-/// Context switches as a line of JSON, with a line feed at the end, in `sched`.
+/// Context switches as a line of JSON, with a newline at the end, in `sched`.
 pub fn render_sched(sched: &Sched) -> String {
     line(&std::collections::BTreeMap::from([("sched", sched)]))
 }
 
-/// A single switch as a line of JSON, with a line feed at the end.
+/// A single switch as a line of JSON, with a newline at the end.
 pub fn render_switch(switch: &SwitchLine) -> String {
     line(switch)
 }
@@ -166,26 +166,26 @@ fn line(document: &impl Serialize) -> String {
     escaped_json(text.unwrap_or_else(|e| format!("{{\"error\": {:?}}}", e.to_string())) + "\n")
 }
 
-/// What changed between two recordings, for who writes it into something else.
+/// What changed between two recordings, for embedding.
 pub(crate) fn diff_document(diff: &Diff) -> impl Serialize {
     diff::Document::from(diff)
 }
 
-/// What changed between two recordings, as indented JSON, with a line feed at the end.
+/// What changed between two recordings, as indented JSON, with a newline at the end.
 pub fn render_diff(diff: &Diff) -> String {
     pretty(&diff_document(diff))
 }
 
-/// What looking costs on a host, as it is kept in files, with a line feed at the end.
+/// The cost of observation on a host, in its file format, with a newline at the end.
 pub fn render_calibration(calibration: &Calibration) -> String {
     pretty(calibration)
 }
 
-/// Amounts by the name of what the recording counts.
+/// Names amounts after what the recording counts.
 fn in_units(document: &impl Serialize, meta: &Meta) -> String {
     match meta.collector.unit {
         Unit::Time => pretty(document),
-        // Only what cannot be serialised would be null, and there is nothing of the kind.
+        // Only what cannot be serialised would become null, and there is no such thing.
         unit => pretty(&units::rename(
             serde_json::to_value(document).unwrap_or_default(),
             unit,
@@ -195,7 +195,7 @@ fn in_units(document: &impl Serialize, meta: &Meta) -> String {
 
 fn pretty(document: &impl Serialize) -> String {
     let mut text = serde_json::to_string_pretty(document)
-        // Only a map with keys that are no strings or a failing `Serialize` could get here: there is neither.
+        // Only a map with non-string keys or a failing `Serialize` could get here: there is neither.
         .unwrap_or_else(|e| format!("{{\"error\": {:?}}}", e.to_string()));
     text.push('\n');
     escaped_json(text)
@@ -242,11 +242,11 @@ impl<'a> From<&'a Meta> for MetaJson<'a> {
     }
 }
 
-/// What an answer about a part of a recording begins with.
+/// The beginning of an answer about a part of a recording.
 #[derive(Serialize)]
 struct Head<'a> {
     meta: MetaJson<'a>,
-    /// None when the recording does not say what time of day it was.
+    /// None if the recording does not know the time of day.
     from: Option<String>,
     to: Option<String>,
     elapsed_ns: u128,
@@ -263,7 +263,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// A moment of a recording; none when its clock is not that of the day.
+/// A moment of a recording; none if its clock does not have the time of day.
 fn time_of_day(meta: &Meta, us: i64) -> Option<String> {
     match meta.collector.clock {
         Clock::Utc => timestamp(us),

@@ -28,26 +28,26 @@ use crate::waits_in_calls::WaitsInCalls;
 pub(super) struct Document<'a> {
     #[serde(flatten)]
     head: Head<'a>,
-    /// What was read of a store for it.
+    /// What was read from a store for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<ReadJson>,
     db_time_ns: u128,
     aas: Option<f64>,
-    /// Of `db_time_ns`, of sessions too short to be sampled each: split by the samples of others of their kind.
+    /// Of `db_time_ns`, of sessions too short to be sampled individually: divided by samples of others of their kind.
     pooled_ns: u128,
     #[serde(skip_serializing_if = "Option::is_none")]
     connecting: Option<&'a Connecting>,
     /// How long sessions of clients waited for a CPU.
     saturation: Option<&'a Saturation>,
     by: Vec<&'static str>,
-    /// Of `by`, what the recording knows nothing of.
+    /// Those of `by` that the recording has no data for.
     not_recorded: Vec<&'static str>,
     ledger: Vec<LedgerJson<'a>>,
     database_view: &'a DatabaseView,
     /// DB time by statement.
     #[serde(skip_serializing_if = "Option::is_none")]
     statements: Option<&'a [StatementTime]>,
-    /// Executions of statements, where they were counted.
+    /// Executions of statements, if they were counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     statement_counts: Option<StatementCountsJson>,
     sessions: &'a [SessionTime],
@@ -63,24 +63,24 @@ pub(super) struct Document<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "beside")]
     waits_in_calls: Option<&'a WaitsInCalls>,
-    /// How much of it is the tool that recorded it, by a calibration of the host.
+    /// How much of it is due to the tool that recorded it, according to a calibration of the host.
     cost_of_looking: Option<&'a CostOfLooking>,
     quality: &'a Quality,
 }
 
-/// Of all statements; in `statements` what is known of each.
+/// All statements together; `statements` has what is known about each.
 #[derive(Serialize)]
 struct StatementCountsJson {
     source: &'static str,
     #[serde(flatten)]
     all: CountedStatement,
-    /// Of these, what is not known by statement.
+    /// Of these, those whose statement is not known.
     of_unknown: CountedStatement,
-    /// Some is missing, or not known by statement: of each statement there was at least as much.
+    /// Some are missing, or not known by statement: the number of each statement is a lower bound.
     at_least: bool,
     evictions: i64,
     resets: i64,
-    /// Single events that are missing, where commands are counted.
+    /// Single events that are missing, if commands are counted.
     latencies_lost: u64,
 }
 
@@ -133,7 +133,7 @@ struct LedgerJson<'a> {
     cpu_ns: u128,
     other_ns: u128,
     total_ns: u128,
-    /// Of `total_ns`, of sessions too short to be sampled each: split by the samples of others of their kind.
+    /// Of `total_ns`, of sessions too short to be sampled individually: divided by samples of others of their kind.
     pooled_ns: u128,
     samples: u128,
     fidelity: Option<FidelityMix>,

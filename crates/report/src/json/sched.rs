@@ -1,4 +1,4 @@
-//! Numbers of context switches: what of their histograms is written.
+//! Numbers of context switches: what is written of their histograms.
 
 use serde::{Serialize, Serializer};
 
@@ -56,7 +56,7 @@ pub(crate) fn sched_sums<S: Serializer>(sums: &SchedSums, to: S) -> Result<S::Ok
     numbers.serialize(to)
 }
 
-/// The times of them alone.
+/// Only their times.
 pub(crate) fn sched_times<S: Serializer>(sums: &SchedSums, to: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct Times {

@@ -13,13 +13,13 @@ pub(super) struct Document<'a> {
     #[serde(flatten)]
     head: Head<'a>,
     sessions: Vec<SessionJson<'a>>,
-    /// CPU and waits of all of these sessions against their DB time.
+    /// CPU and waits of all of these sessions compared with their DB time.
     database_view: ViewJson<'a>,
-    /// Time outside of idle waits, by what was asked for.
+    /// Time outside of idle waits, by the requested dimensions.
     active: Option<Vec<ActiveJson<'a>>>,
-    /// Events that the recorder lost since it began: what they said is missing.
+    /// Events lost by the recorder since it started: what they said is missing.
     lost: u64,
-    /// Statistics of the sessions that are not known of the waits, states, statements or comments that were chosen.
+    /// Session statistics are left out, as they are not known by the selected waits, states, statements or comments.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     statistics_left_out: bool,
     problems: &'a [String],
@@ -54,12 +54,12 @@ struct ViewJson<'a> {
 struct LineJson<'a> {
     r#type: &'static str,
     name: &'a str,
-    /// Of which statement, as PostgreSQL prints it; missing where it is of none, or of several.
+    /// The statement, as PostgreSQL prints its id; missing if it is for none, or for several.
     #[serde(skip_serializing_if = "Option::is_none")]
     query: Option<String>,
     /// In `unit`: `ns`, or what the name says.
     growth: i128,
-    /// `growth` is none, but how much there is at the end; missing where it is growth.
+    /// `growth` is not growth but the level at the end; missing if it is growth.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     level: bool,
     unit: Option<&'static str>,

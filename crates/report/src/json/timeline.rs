@@ -23,7 +23,7 @@ struct TimelineJson<'a> {
     rate_is: &'static str,
     cpus: Option<u32>,
     db_time_ns: u128,
-    /// Of that, in no bucket: it began before the period.
+    /// Of that, before the first bucket: it began before the period.
     before_ns: u128,
     recorded_ns: u128,
     rate: Option<f64>,
@@ -42,7 +42,7 @@ struct ValueJson<'a> {
     value: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
-    /// Values that it stands for.
+    /// How many values it stands for.
     count: usize,
     total_ns: u128,
     rate: Option<f64>,
@@ -70,7 +70,7 @@ struct GapJson {
     elapsed_ns: u128,
 }
 
-/// What the server did for itself, or what was noted.
+/// The server's own activities, or notes.
 #[derive(Serialize)]
 struct MarkJson<'a> {
     kind: &'static str,

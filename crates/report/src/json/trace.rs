@@ -1,4 +1,4 @@
-//! What an SQL trace says. Microseconds are whole numbers, because they are those of the trace.
+//! What an SQL trace says. Microseconds are whole numbers, as in the trace.
 
 use dbtime_model::recording::UnknownLine;
 use dbtime_model::{BindSet, BoundExecution};
@@ -22,7 +22,7 @@ pub(super) struct TraceJson<'a> {
     size_limited_files: Option<usize>,
     file_list: Vec<FileJson<'a>>,
     call_view: CallView,
-    /// None when a part of the trace was chosen: an interval cannot be cut.
+    /// None when only a part of the trace is selected: an interval cannot be cut.
     interval_view: Option<IntervalView>,
     cpu_inside_waits_ns: i128,
     cpu_beyond_calls_ns: i128,
@@ -102,7 +102,7 @@ pub(crate) struct IntervalViewJson {
 #[derive(Serialize)]
 struct IoSizeJson<'a> {
     event: &'a str,
-    /// None when the trace does not say it.
+    /// None if the trace does not say.
     blocks: Option<u64>,
     #[serde(flatten)]
     latency: LatencyJson,
@@ -145,7 +145,7 @@ struct SourceJson {
 
 #[derive(Serialize)]
 struct StatementJson<'a> {
-    /// Text, because not every reader keeps 64 bits of a number; none when the trace does not say the statement.
+    /// A string, because not every reader keeps 64 bits of a number; none if the trace does not give the statement.
     id: Option<String>,
     sql_id: Option<&'a str>,
     plan_hash: Option<u64>,
@@ -201,7 +201,7 @@ struct ThroughputJson<'a> {
     seconds: SecondsJson<'a>,
 }
 
-/// Made one by one while they are written: a long trace has very many of them.
+/// Created one at a time during writing: a long trace has a great many of them.
 struct SecondsJson<'a>(&'a Throughput);
 
 impl Serialize for SecondsJson<'_> {
@@ -375,7 +375,7 @@ impl From<IntervalView> for IntervalViewJson {
     }
 }
 
-/// Sums and bounds in the whole microseconds of a trace.
+/// Sums and bounds in whole microseconds, as in the trace.
 pub(crate) fn whole_microseconds<S: Serializer>(latency: &Histogram, to: S) -> Result<S::Ok, S::Error> {
     LatencyJson::from(latency).serialize(to)
 }

@@ -1,13 +1,13 @@
-//! Amounts that are no times lose the names of times: where a recording counts samples, `total_ns` becomes `total_samples`.
-//! So nobody takes a number of samples for nanoseconds.
+//! Amounts that are not times lose the names of times: if a recording counts samples, `total_ns` becomes `total_samples`.
+//! So nobody mistakes a number of samples for nanoseconds.
 
 use dbtime_model::recording::Unit;
 use serde_json::{Map, Value};
 
-/// Fields that are times whatever the recording counts.
+/// Fields that are times, whatever the recording counts.
 const ALWAYS_TIMES: [&str; 3] = ["elapsed_ns", "recorded_ns", "recorder_cpu_ns"];
 
-/// Says what the recording says of itself: its times are times.
+/// What the recording says about itself: its times are times.
 const META: &str = "meta";
 
 /// Renames the fields of amounts.

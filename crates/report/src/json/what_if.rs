@@ -1,4 +1,4 @@
-//! What would be if something took another time.
+//! The predicted effect of a change.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use crate::what_if::{Prediction, WhatIf, WhatIfReport};
 pub(super) struct Document<'a> {
     #[serde(flatten)]
     head: Head<'a>,
-    /// What is different, as it was typed.
+    /// The changes, as typed.
     what_if: Vec<String>,
     /// None: it cannot be said.
     prediction: Option<&'a Prediction>,

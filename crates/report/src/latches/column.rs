@@ -1,4 +1,4 @@
-//! What held locks are told apart by, where somebody chooses it.
+//! Columns that the user can choose to group held locks by.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,25 +14,25 @@ use crate::stacks::frames;
 
 /// PostgreSQL's name for the locks of pages.
 const OF_PAGES: &str = "BufferContent";
-/// Of all other locks.
+/// The same for all other locks.
 const NO_PAGE: &str = "[no page]";
 
-/// Something that a held lock has.
+/// A property of a held lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LatchColumn {
     /// Its name.
     Name,
-    /// Which of those of the same name: number, page or address.
+    /// Which of the locks of the same name: number, page or address.
     Lock,
-    /// The relation of the page that it is the lock of.
+    /// The relation of the page that it protects.
     Relation,
-    /// `exclusive` or `shared`, where that is known.
+    /// `exclusive` or `shared`, if known.
     Mode,
-    /// Pid of who had it, or how the database numbers that one (Oracle: `sid.serial#`) where that is all that is known.
+    /// Pid of the holder, or its number in the database (Oracle: `sid.serial#`) if that is all that is known.
     Session,
-    /// Whose session that was.
+    /// Whose session that is.
     User,
-    /// What kind of process.
+    /// The kind of process.
     BackendType,
     /// What the application calls itself.
     Application,
@@ -69,7 +69,7 @@ impl LatchColumn {
         LatchColumn::Where,
     ];
 
-    /// How it is asked for, and its heading.
+    /// Its name on the command line, and its heading.
     pub fn as_str(self) -> &'static str {
         match self {
             LatchColumn::Name => "name",
@@ -89,7 +89,7 @@ impl LatchColumn {
         }
     }
 
-    /// What stands in it; empty where it is not known.
+    /// Its value; empty if not known.
     pub(super) fn of(self, row: &HeldLockRow, dimensions: &mut Dimensions) -> String {
         let of_session =
             |take: fn(&Session) -> String, dimensions: &mut Dimensions| take(dimensions.session(row.session));

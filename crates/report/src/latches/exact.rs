@@ -1,4 +1,4 @@
-//! Internal locks whose every use was counted ([`LockUses`]), beside what samples say of the same seconds.
+//! Internal locks with every use counted ([`LockUses`]), next to what samples say about the same seconds.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -16,22 +16,22 @@ use crate::fields;
 use crate::filter::Filter;
 use crate::stacks::frames;
 
-/// What was counted of some uses.
+/// Counts of some uses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct UseSums {
     /// How often a lock was taken.
     pub gets: u128,
-    /// How often a session had to wait for it, as the server itself says: before these gets, and where it did not take it then.
+    /// How often a session had to wait, by the server's own account: before these gets, and where it did not take the lock then.
     pub waits: u128,
-    /// How long these waits were together, nanoseconds.
+    /// Total of these waits, nanoseconds.
     pub wait_ns: u128,
     /// The longest of them.
     pub max_wait_ns: u64,
-    /// How often it was asked for if it is free, and it was not.
+    /// How often it was tried without waiting (taken only if free), and was not free.
     pub refused: u128,
-    /// How often it was held: gets, and what had begun before.
+    /// How often it was held: gets, and holds that had begun before.
     pub holds: u128,
-    /// For how long, nanoseconds: within the time that counts. Of several sessions at the same time it sums.
+    /// For how long, nanoseconds, within the time that counts. Concurrent holds of several sessions add up.
     pub held_ns: u128,
     /// The longest of these.
     pub max_hold_ns: u64,
@@ -52,17 +52,17 @@ impl UseSums {
         };
     }
 
-    /// What was held longest comes first.
+    /// Held longest first.
     fn order(&self) -> Reverse<(u128, u128)> {
         Reverse((self.held_ns, self.gets))
     }
 
-    /// How long a hold was, on average, nanoseconds.
+    /// Mean length of a hold, nanoseconds.
     pub fn mean_hold_ns(&self) -> u128 {
         self.held_ns / self.holds.max(1)
     }
 
-    /// How long a wait was, on average, nanoseconds.
+    /// Mean length of a wait, nanoseconds.
     pub fn mean_wait_ns(&self) -> u128 {
         self.wait_ns / self.waits.max(1)
     }
@@ -90,51 +90,51 @@ pub struct ExactLatches {
     pub to_us: i64,
     /// How long it is, nanoseconds.
     pub elapsed_ns: u64,
-    /// How often all sessions took a lock, whosever are asked for.
+    /// How often all sessions took a lock, filtered or not.
     pub gets: u128,
-    /// What a get and its release cost the session, nanoseconds, as it was measured on this host.
+    /// What a get and its release cost the session, nanoseconds, as measured on this host.
     pub use_cost_ns: u64,
-    /// What the probes took, as a part of one CPU.
+    /// CPU time of the probes, as a part of one CPU.
     pub cpu: f64,
     /// Of that, in other servers of the same executable.
     pub cpu_of_others: f64,
     /// Uses for which there was no room.
     pub lost: u64,
-    /// Locks given back that had been taken before: for how long they were held is not known.
+    /// Locks released whose get was not seen: how long they were held is not known.
     pub without_get: u64,
     /// Holds that are counted as gets only.
     pub holds_without_room: u64,
-    /// Why it ended before it should.
+    /// Why it ended early.
     pub stopped: Option<String>,
-    /// What they cannot be told apart by, or chosen by, and was asked for: then there is nothing here.
+    /// Groupings and filters that were requested but that uses do not support: then everything else here is empty.
     pub not_by: Vec<String>,
-    /// By name, that which was held or waited for longest first.
+    /// By name, held or waited for longest first.
     pub latches: Vec<ExactLatch>,
 }
 
 /// Locks of the same name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ExactLatch {
-    /// As the wait event of who waits for it.
+    /// Named as the wait event of those waiting for it.
     pub name: String,
-    /// Uses by which nobody else could have it; none: there were none.
+    /// Exclusive uses; none: there were none.
     pub exclusive: Option<UseSums>,
-    /// Uses to read.
+    /// Shared uses.
     pub shared: Option<UseSums>,
-    /// Single locks of this name, that which was held longest first.
+    /// Single locks of this name, held longest first.
     pub single: Vec<ExactSingle>,
-    /// Sessions, the one that held it longest first.
+    /// Sessions, longest holder first.
     pub sessions: Vec<ExactSession>,
-    /// Statements, that for which it was held longest first.
+    /// Statements, longest holder first.
     pub statements: Vec<ExactStatement>,
-    /// Where in the code it was asked for, that from which it was held longest first.
+    /// Where in the code it was requested, held longest first.
     pub places: Vec<ExactPlace>,
 }
 
 /// One lock of several of the same name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ExactSingle {
-    /// Which one; those for which there was no room are not told apart.
+    /// Which one; those for which there was no room are merged.
     #[serde(flatten)]
     pub lock: SingleLock,
     /// What was counted.
@@ -145,9 +145,9 @@ pub struct ExactSingle {
 /// A session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ExactSession {
-    /// Its pid, or how the database numbers it.
+    /// Its pid, or its number in the database.
     pub session: String,
-    /// What it is.
+    /// Its kind of process.
     pub backend_type: String,
     /// Whose.
     pub user: String,
@@ -172,7 +172,7 @@ pub struct ExactStatement {
 /// A place in the code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ExactPlace {
-    /// Who asked for the lock, behind who called that one, where it is known.
+    /// The function that requested the lock, after its caller if known.
     pub functions: Vec<Arc<str>>,
     /// What was counted.
     #[serde(flatten)]
@@ -196,7 +196,7 @@ struct Sums {
     places: HashMap<Vec<Arc<str>>, UseSums>,
 }
 
-/// What of a filter, and which columns, uses are not known by.
+/// The filters and columns that uses do not support.
 fn not_by(filter: &Filter, columns: &[LatchColumn]) -> Vec<String> {
     let chosen = [
         (!filter.waits.is_empty(), "wait"),
@@ -211,8 +211,8 @@ fn not_by(filter: &Filter, columns: &[LatchColumn]) -> Vec<String> {
     not_by
 }
 
-/// Where a session is in the code while it has a lock, and what it does, is known of samples only: of a use it is where the lock was asked
-/// for.
+/// Only samples tell where in the code a session is while it holds a lock, and what it does: a use only has the place where the lock was
+/// requested.
 fn is_known_of_uses(column: LatchColumn) -> bool {
     match column {
         LatchColumn::Name
@@ -230,7 +230,7 @@ fn is_known_of_uses(column: LatchColumn) -> bool {
     }
 }
 
-/// Adds up all uses that the filter takes, and those with the same in these columns.
+/// Adds up all uses that the filter lets through, and groups them by these columns.
 pub(super) fn exact(
     uses: &LockUses,
     filter: &Filter,
@@ -343,7 +343,7 @@ fn finish(name: &str, sums: Sums, dimensions: &mut Dimensions) -> ExactLatch {
     }
 }
 
-/// What a use has in common with what samples find.
+/// A use, with what it has in common with samples.
 fn as_row(used: &LockUse) -> HeldLockRow {
     HeldLockRow {
         time: 0,
@@ -369,7 +369,7 @@ fn as_row(used: &LockUse) -> HeldLockRow {
 }
 
 impl ExactLatches {
-    /// What was counted of the locks of this name that were held in this way.
+    /// Counts of the locks of this name that were held in this mode.
     pub fn of(&self, name: &str, mode: HoldMode) -> Option<UseSums> {
         let latch = self.latches.iter().find(|latch| latch.name == name)?;
         match mode {

@@ -1,4 +1,4 @@
-//! Who had a lock and did what meanwhile.
+//! Who held a lock, and what they did meanwhile.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,20 +12,20 @@ use crate::dimensions::Dimensions;
 use crate::fields;
 use crate::stacks::frames;
 
-/// Innermost functions of a place in the code.
+/// Number of innermost functions that make up a place in the code.
 const DEPTH: usize = 3;
 
-/// Time in which sessions had a lock while they executed the same statement and did the same.
+/// Time in which sessions held a lock while they executed the same statement and did the same.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Holding {
-    /// Pids of these sessions, where they are known.
+    /// Pids of these sessions, as far as known.
     pub pids: BTreeSet<u32>,
-    /// How the database numbers those whose pids are not (Oracle: `sid.serial#`).
+    /// Database numbers of those without a known pid (Oracle: `sid.serial#`).
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub sids: BTreeSet<String>,
-    /// What they are.
+    /// Their kind of process.
     pub backend_type: String,
-    /// What they executed; 0 = not known, or nothing.
+    /// The statement; 0 = not known, or none.
     #[serde(rename = "query", serialize_with = "fields::query_id")]
     pub statement: u64,
     /// Its name in the database, where it has one (Oracle: `sql_id`).
@@ -33,22 +33,22 @@ pub struct Holding {
     pub sql_id: Option<String>,
     /// Its text; none when it was not read.
     pub text: Option<String>,
-    /// Nobody else could have it at the time; none: not known.
+    /// Whether nobody else could hold it at the same time; none: not known.
     #[serde(rename = "exclusive", serialize_with = "is_exclusive")]
     pub mode: HoldMode,
     /// The wait event they were in.
     #[serde(serialize_with = "fields::text")]
     pub wait: Wait,
-    /// What the operating system says of them.
+    /// Their state according to the operating system.
     pub state: State,
-    /// Where in the code they were, by its innermost functions outside of the kernel (the outermost of these first), that with the most
-    /// time first. Of time without a stack it is not known.
+    /// Where in the code they were: the innermost functions outside of the kernel (the outermost of these first), largest first. Not
+    /// known for time without a stack.
     pub code: Vec<CodeTime>,
     /// Nanoseconds.
     pub ns: u128,
-    /// Samples that they rest on.
+    /// Samples behind it.
     pub samples: u128,
-    /// How often the lock was taken, as far as samples tell; 0 where they do not.
+    /// How often the lock was taken, as far as samples tell; 0 if they do not.
     #[serde(skip_serializing_if = "is_not_told")]
     pub gets: u128,
 }
@@ -65,7 +65,7 @@ fn is_exclusive<S: Serializer>(mode: &HoldMode, to: S) -> Result<S::Ok, S::Error
 /// Time at a place in the code.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CodeTime {
-    /// The outermost first.
+    /// Outermost first.
     pub functions: Vec<Arc<str>>,
     /// Nanoseconds.
     pub ns: u128,
@@ -90,7 +90,7 @@ struct Sum {
     gets: u128,
 }
 
-/// Adds rows up.
+/// Adds up rows.
 #[derive(Default)]
 pub(super) struct Holdings(BTreeMap<Key, Sum>);
 
@@ -119,7 +119,7 @@ impl Holdings {
         }
     }
 
-    /// The longest first.
+    /// Longest first.
     pub(super) fn finish(self, dimensions: &Dimensions) -> Vec<Holding> {
         let holdings = self.0.into_iter().map(|(key, sum)| Holding {
             pids: sum.pids,
@@ -142,7 +142,7 @@ impl Holdings {
     }
 }
 
-/// By its pid; where the database knows another number only, by that.
+/// By its pid; if the database only has another number, by that.
 pub(super) fn session_label(session: &Session) -> String {
     match session.pid {
         0 if !session.sid.is_empty() => session.sid.clone(),
@@ -150,7 +150,7 @@ pub(super) fn session_label(session: &Session) -> String {
     }
 }
 
-/// The longest first.
+/// Longest first.
 pub(super) fn by_time(code: HashMap<Vec<Arc<str>>, u128>) -> Vec<CodeTime> {
     let code = code.into_iter();
     let mut code: Vec<CodeTime> = code.map(|(functions, ns)| CodeTime { functions, ns }).collect();
@@ -158,7 +158,7 @@ pub(super) fn by_time(code: HashMap<Vec<Arc<str>>, u128>) -> Vec<CodeTime> {
     code
 }
 
-/// The last of these frames that have names; where none has, the last ones as they are.
+/// The last of these frames that have names; if none has, the last ones as they are.
 pub(super) fn innermost(mut frames: Vec<Arc<str>>) -> Vec<Arc<str>> {
     let is_named = |frame: &Arc<str>| !frame.starts_with('[');
     if frames.iter().any(is_named) {

@@ -1,12 +1,12 @@
-//! Who had the server's internal locks ("latches"; PostgreSQL: LWLocks), what that one was doing meanwhile and where in the code, beside
-//! who waited for them.
+//! Who held the server's internal locks ("latches"; PostgreSQL: LWLocks), what they were doing meanwhile and where in the code, and who
+//! waited for them.
 //!
-//! The recorder reads in each sample which of them the session has. So the times are those of the ledger, divided by samples; of whom
-//! it could not be read, or who was not sampled, it is not known.
+//! In each sample the recorder reads which locks the session holds. So the times are those of the ledger, divided by samples; nothing is
+//! known about sessions for which it could not be read, or which were not sampled.
 //!
-//! Where every use of them was counted for some seconds ([`LockUses`]), that stands beside it.
+//! If every use was counted for some seconds ([`LockUses`]), the counts are shown as well.
 //!
-//! Imported samples of Oracle's latches ([`LatchSamples`]) are of all sessions at a time, and tell one hold from the next.
+//! Imported samples of Oracle's latches ([`LatchSamples`]) cover all sessions at once, and tell one hold from the next.
 
 mod column;
 mod exact;
@@ -40,11 +40,11 @@ use waiting::{SPINLOCKS, Waitings, wanted};
 /// Which locks, and how many.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatchOptions {
-    /// Of those who had them, and of those who waited.
+    /// Filters both holders and waiters.
     pub filter: Filter,
-    /// Locks to show, and holders of each: those with the most time.
+    /// How many locks to show, and holders of each: the largest.
     pub top: usize,
-    /// What the time in which locks were held is divided by, too; empty = by nothing else.
+    /// Further columns to divide the time in which locks were held by; empty = none.
     pub columns: Vec<LatchColumn>,
 }
 
@@ -63,51 +63,51 @@ impl Default for LatchOptions {
 pub struct LatchReport {
     /// What the recording says about itself.
     pub meta: Meta,
-    /// Whose locks count.
+    /// Which rows count.
     pub filter: Filter,
     /// The time it covers.
     pub period: Period,
-    /// By name, that which was had or waited for longest first. None where it is not recorded.
+    /// By name, held or waited for longest first. None if not recorded.
     pub latches: Vec<Latch>,
-    /// What held locks rest on, where it was looked who of all sessions had one; none: of each session it is known what it had.
+    /// How holders were sampled, if that was done for all sessions at once; none: what each session held is known.
     pub looked: Option<LatchSamples>,
     /// Time of sessions that were not idle, nanoseconds.
     pub active_ns: u128,
-    /// Of that, time of which it is not known which locks they had.
+    /// Of that, time for which it is not known which locks they held.
     pub not_known_ns: u128,
     /// How many locks and holders to show.
     pub top: usize,
-    /// What was asked for.
+    /// The columns that were requested.
     pub columns: Vec<LatchColumn>,
-    /// Time in which locks were held, by that, the longest first. They sum to the time of all locks.
+    /// Time in which locks were held, by these columns, longest first. Sums to the time of all locks.
     pub profile: Vec<ProfileRow>,
-    /// What was counted, where every use was.
+    /// What was counted, if every use was.
     pub exact: Option<ExactLatches>,
-    /// The other kind of locks, which transactions have.
+    /// The other kind of locks, which transactions hold.
     pub locks: LockReport,
     /// What could not be read.
     pub problems: Vec<String>,
 }
 
-/// Time in which locks were held for which the columns have the same.
+/// Time in which locks were held, for one combination of column values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProfileRow {
-    /// What stands in the columns.
+    /// The values of the columns.
     pub cells: Vec<String>,
-    /// Time in which one was held, nanoseconds: of several at the same time it sums.
+    /// Time in which one was held, nanoseconds: concurrent holds add up.
     pub ns: u128,
-    /// Samples that it rests on.
+    /// Samples behind it.
     pub samples: u128,
-    /// How often one was taken, as far as samples tell; 0 where they do not.
+    /// How often one was taken, as far as samples tell; 0 if they do not.
     pub gets: u128,
-    /// What was counted, where every use was and can be told apart by these columns.
+    /// What was counted, if every use was and these columns can group it.
     pub exact: Option<UseSums>,
 }
 
-/// How often it was looked who holds a lock.
+/// How often it was sampled who holds a lock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct LatchSamples {
-    /// Samples, whoever held one.
+    /// Samples, whether or not anybody held one.
     pub samples: u128,
     /// Time that they stand for, nanoseconds.
     pub ns: u128,
@@ -116,9 +116,9 @@ pub struct LatchSamples {
 /// How a lock was held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HoldMode {
-    /// Others could have it too, to read.
+    /// Others could hold it, too, to read.
     Shared,
-    /// Nobody else could have it.
+    /// Nobody else could hold it.
     Exclusive,
     /// The source does not say.
     NotKnown,
@@ -133,7 +133,7 @@ impl HoldMode {
         }
     }
 
-    /// In a word; empty where it is not known.
+    /// One word; empty if not known.
     pub fn as_str(self) -> &'static str {
         match self {
             HoldMode::Shared => "shared",
@@ -143,7 +143,7 @@ impl HoldMode {
     }
 }
 
-/// Holds are not told apart.
+/// Whether samples do not tell one hold from the next.
 fn is_not_told(gets: &u128) -> bool {
     *gets == 0
 }
@@ -151,44 +151,43 @@ fn is_not_told(gets: &u128) -> bool {
 /// Locks of the same name.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Latch {
-    /// As the wait event of who waits for it; all spinlocks have one, `spinlocks`.
+    /// Named as the wait event of those waiting for it; all spinlocks share the name `spinlocks`.
     pub name: String,
-    /// Time in which sessions had them in whatever way, nanoseconds.
+    /// Time in which sessions held them in any mode, nanoseconds.
     pub held_ns: u128,
-    /// Time in which sessions had them so that nobody else could, nanoseconds. Of several at the same time it sums, also of those that
-    /// one session has.
+    /// Time in which sessions held them exclusively, nanoseconds. Concurrent holds add up, also those of one session.
     pub exclusive_ns: u128,
-    /// Time in which sessions had them to read, nanoseconds. Of several sessions at the same time it sums.
+    /// Time in which sessions held them to read, nanoseconds. Concurrent holds of several sessions add up.
     pub shared_ns: u128,
-    /// Time in which sessions had them, and the source does not say how, nanoseconds.
+    /// Time in which sessions held them in a mode that the source does not give, nanoseconds.
     #[serde(skip_serializing_if = "is_not_told")]
     pub mode_unknown_ns: u128,
-    /// Samples that the time in which sessions had them rests on.
+    /// Samples behind the time in which they were held.
     pub samples: u128,
-    /// How often they were taken, as far as samples tell: a hold that no sample met is not in it. 0 where they do not tell.
+    /// How often they were taken, as far as samples tell: a hold that no sample met is missing. 0 if they do not tell.
     #[serde(skip_serializing_if = "is_not_told")]
     pub gets: u128,
-    /// Of all, time in which those who had them waited for a CPU, nanoseconds.
+    /// Of all, time in which the holders waited for a CPU, nanoseconds.
     #[serde(rename = "run_queue_ns")]
     pub queued_ns: u128,
-    /// Of all, time in which those who had them were blocked, nanoseconds.
+    /// Of all, time in which the holders were blocked, nanoseconds.
     pub blocked_ns: u128,
     /// Time of sessions in the wait event of this name, nanoseconds.
     pub waited_ns: u128,
     /// Sessions that waited.
     pub waiters: usize,
-    /// Single locks of this name that somebody was seen to have, that which was had longest first.
+    /// Single locks of this name that somebody was seen to hold, held longest first.
     pub single: Vec<SingleLatch>,
-    /// Who had them and did what, the longest first. They sum to [`Latch::held_ns`].
+    /// Who held them and did what, longest first. They sum to [`Latch::held_ns`].
     #[serde(rename = "holders")]
     pub holdings: Vec<Holding>,
-    /// Who waited for them, the longest first. They sum to [`Latch::waited_ns`].
+    /// Who waited for them, longest first. They sum to [`Latch::waited_ns`].
     #[serde(rename = "waited_by")]
     pub waitings: Vec<LatchWaiting>,
 }
 
 impl Latch {
-    /// False of spinlocks: nothing says who has one.
+    /// False for spinlocks: nothing says who holds one.
     pub fn has_known_holders(&self) -> bool {
         self.name != SPINLOCKS
     }
@@ -200,11 +199,11 @@ pub struct SingleLatch {
     /// Which one.
     #[serde(flatten)]
     pub lock: SingleLock,
-    /// For how long somebody had it, nanoseconds.
+    /// For how long somebody held it, nanoseconds.
     pub ns: u128,
 }
 
-/// What to say where the recorder did not look for them.
+/// What to tell the user if the recorder did not look for them.
 pub(crate) fn why_not_recorded(meta: &Meta) -> &'static str {
     match meta.files.is_empty() {
         true => {
@@ -219,7 +218,7 @@ pub(crate) fn why_not_recorded(meta: &Meta) -> &'static str {
     }
 }
 
-/// Adds up who had which lock, and who waited for it.
+/// Adds up who held which lock, and who waited for it.
 ///
 /// # Errors
 /// The filter names what is not in the recording.
@@ -227,7 +226,7 @@ pub fn latches(source: &Source, options: &LatchOptions) -> Result<LatchReport, R
     latches_and_uses(source, None, options)
 }
 
-/// The same, with what was counted of the same seconds.
+/// The same, with counted uses of the same seconds.
 ///
 /// # Errors
 /// As [`latches`].
@@ -251,7 +250,7 @@ pub fn latches_and_uses(
         let row = activity.row;
         let ns = u128::from(row.ns);
         all.active_ns += ns;
-        // Of time that was divided by samples the recorder says itself what is not known.
+        // For time that was divided by samples, the recorder itself says what is not known.
         if activity.not_sampled || (row.samples == 0 && row.fidelity == Fidelity::Exact) {
             all.not_known_ns += ns;
         }
@@ -312,13 +311,13 @@ pub fn latches_and_uses(
     })
 }
 
-/// Adds rows up.
+/// Adds up rows.
 #[derive(Default)]
 struct Builder {
     latches: BTreeMap<String, Sums>,
     columns: Vec<LatchColumn>,
     profile: HashMap<Vec<String>, ProfileSum>,
-    /// By file: a name may become known later.
+    /// By file: a name may only become known later.
     relations: HashMap<Arc<str>, Arc<str>>,
     active_ns: u128,
     not_known_ns: u128,
@@ -397,7 +396,7 @@ impl Builder {
         }
     }
 
-    /// The longest first. `counted`: of uses, with the same cells.
+    /// Longest first. `counted`: uses, by the same cells.
     fn profile(&mut self, counted: Option<HashMap<Vec<String>, UseSums>>) -> Vec<ProfileRow> {
         let mut counted = counted.unwrap_or_default();
         let rows = std::mem::take(&mut self.profile).into_iter();
@@ -410,7 +409,7 @@ impl Builder {
                 gets: sum.gets,
             })
             .collect();
-        // Of which no sample met one.
+        // Those without a sample.
         rows.extend(counted.into_iter().map(|(cells, sums)| ProfileRow {
             cells,
             ns: 0,

@@ -1,4 +1,4 @@
-//! Which of several locks of the same name it is.
+//! Which one it is of several locks of the same name.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use serde::{Serialize, Serializer};
 /// One lock.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct SingleLock {
-    /// Which of them, where the database numbers them.
+    /// Which of them, if the database numbers them.
     pub number: Option<u32>,
-    /// Where it lies in the server's memory; 0 = not known, or not told apart; and of a page, which may have been in several buffers.
+    /// Its address in the server's memory; 0 = not known or distinguished, or of a page, which may have been in several buffers.
     #[serde(serialize_with = "hexadecimal")]
     pub address: u64,
-    /// The relation of its page, as `schema.name`; empty = of none, or not known.
+    /// The relation of its page, as `schema.name`; empty = none, or not known.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub relation: Arc<str>,
-    /// The file with its page, without number of a segment; empty = it is of none, or that is not known.
+    /// The file with its page, without segment number; empty = none, or not known.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub file: Arc<str>,
-    /// Its page in that.
+    /// The number of its page in that file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<u32>,
 }
@@ -39,12 +39,12 @@ impl SingleLock {
         }
     }
 
-    /// None of several is told apart.
+    /// Whether it may be any of the locks of its name.
     pub(super) fn is_any(&self) -> bool {
         *self == SingleLock::default()
     }
 
-    /// What its page is a page of; none where it is of none, or that is not known.
+    /// What its page belongs to; none if it has no page, or that is not known.
     pub(super) fn relation_or_file(&self) -> Option<String> {
         if self.file.is_empty() {
             return None;
@@ -61,7 +61,7 @@ impl SingleLock {
         Some(format!("{}{fork}", self.relation))
     }
 
-    /// As it stands in a text: by number, else by page, else by address.
+    /// Its name in texts: by number, else by page, else by address.
     pub fn label(&self) -> String {
         match (self.number, self.relation_or_file(), self.block, self.address) {
             (Some(number), ..) => format!("[{number}]"),
@@ -92,7 +92,7 @@ mod tests {
         );
         // As long as it has no name.
         assert_eq!(label("", "base/5/16384_fsm"), "base/5/16384_fsm block 7");
-        // In a tablespace's directory there is another '_'.
+        // The directory of a tablespace contains another '_'.
         assert_eq!(
             label("public.t", "pg_tblspc/1/PG_17_2/5/16384"),
             "public.t block 7"

@@ -1,7 +1,7 @@
 //! Who waited for a lock, and where in the code: by session and statement, and by the function that wanted the lock.
 //!
-//! Spinlocks have no names and say nothing of who has them. Who has waited for one for so long that it sleeps between two tries is in
-//! the wait event Timeout:SpinDelay (since PostgreSQL 16): all of them stand here under one name, told apart by the code that wants them.
+//! Spinlocks have no names, and nothing says who holds them. A session that has waited for one so long that it sleeps between tries has
+//! the wait event Timeout:SpinDelay (since PostgreSQL 16): all are listed here under one name, separated by the code that wants them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -16,13 +16,13 @@ use crate::fields;
 use crate::scan::Activity;
 use crate::stacks::frames;
 
-/// Class of the waits for internal locks, whose events are the names of these.
+/// Class of the waits for internal locks; the events are named after the locks.
 const CLASS: &str = "LWLock";
-/// Wait event of who sleeps because a spinlock is not free.
+/// Wait event of sessions that sleep because a spinlock is not free.
 const SPIN_DELAY: (&str, &str) = ("Timeout", "SpinDelay");
-/// What all spinlocks are called.
+/// The common name of all spinlocks.
 pub(super) const SPINLOCKS: &str = "spinlocks";
-/// Functions in which a lock is waited for: who called the outermost of them wanted it.
+/// Functions in which a lock is waited for: the caller of the outermost one wanted it.
 const TAKING: [&str; 7] = [
     "LWLockAcquire",
     "LWLockAcquireOrWait",
@@ -38,15 +38,14 @@ const TAKING: [&str; 7] = [
 pub struct LatchWaiting {
     /// Pids of these sessions.
     pub pids: BTreeSet<u32>,
-    /// What they are.
+    /// Their kind of process.
     pub backend_type: String,
-    /// What they executed; 0 = not known, or nothing.
+    /// The statement; 0 = not known, or none.
     #[serde(rename = "query", serialize_with = "fields::query_id")]
     pub statement: u64,
     /// Its text; none when it was not read.
     pub text: Option<String>,
-    /// Who wanted it in the code, with what had called that, the outermost first; that with the most time first. Of time without a stack
-    /// it is not known.
+    /// The functions that wanted it, with their callers, outermost first; largest first. Not known for time without a stack.
     pub code: Vec<CodeTime>,
     /// Nanoseconds.
     pub ns: u128,
@@ -63,11 +62,11 @@ struct Sum {
 #[derive(Default)]
 pub(super) struct Waitings {
     sessions: BTreeSet<SessionId>,
-    /// By what they are, and what they executed.
+    /// By kind of process and statement.
     by: BTreeMap<(String, u64), Sum>,
 }
 
-/// The lock that is waited for in this wait event, if it is one.
+/// The lock that this wait event is for, if it is for one.
 pub(super) fn wanted(wait: &Wait) -> Option<&str> {
     match (&*wait.class, &*wait.event) {
         (CLASS, name) => Some(name),
@@ -76,7 +75,7 @@ pub(super) fn wanted(wait: &Wait) -> Option<&str> {
     }
 }
 
-/// True of waits for internal locks, spinlocks among them.
+/// Whether it is a wait for an internal lock, spinlocks included.
 pub fn is_for_latch(wait: &Wait) -> bool {
     wanted(wait).is_some()
 }
@@ -104,7 +103,7 @@ impl Waitings {
         self.by.values().map(|sum| sum.ns).sum()
     }
 
-    /// The longest first.
+    /// Longest first.
     pub(super) fn finish(self, dimensions: &Dimensions) -> Vec<LatchWaiting> {
         let waitings = self
             .by
@@ -123,7 +122,7 @@ impl Waitings {
     }
 }
 
-/// Without the functions in which a lock is taken, and what these call.
+/// Removes the functions that take a lock, and their callees.
 fn who_wanted(mut frames: Vec<Arc<str>>) -> Vec<Arc<str>> {
     if let Some(taking) = frames.iter().position(|frame| TAKING.contains(&&**frame)) {
         frames.truncate(taking);

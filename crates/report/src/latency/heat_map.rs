@@ -1,7 +1,7 @@
 //! Latency over time: how many events of one kind fell into each second and each part of a power of two.
 //!
-//! Long recordings get wider columns, so that there are never more than fit a picture. What is already counted is
-//! folded when the time turns out to be longer, so that one pass over the rows is enough.
+//! Long recordings get wider columns, so that they always fit a picture. If the time turns out to be longer, columns counted so far are
+//! merged, so that one pass over the rows is enough.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,15 +15,15 @@ use crate::load::Source;
 use crate::report::{ReportError, load};
 use crate::scan::Period;
 
-/// Columns of a picture, at most.
+/// Most columns of a picture.
 const MAX_COLUMNS: i128 = 240;
-/// Widths of a column in seconds. Each is a multiple of the one before, so that columns can be put together.
+/// Widths of a column in seconds. Each is a multiple of the one before, so that columns can be merged.
 const WIDTHS_S: [i64; 12] = [1, 5, 10, 30, 60, 300, 600, 1_800, 3_600, 10_800, 21_600, 86_400];
-/// Rows of a power of two, as finely as they are counted.
+/// Rows per power of two at the finest resolution, in which events are counted.
 const FINEST_ROWS: i32 = 8;
-/// Rows of a picture, at most; fewer rows of a power of two are used to stay below.
+/// Most rows of a picture; the number of rows per power of two is reduced to stay below.
 const MAX_ROWS: i32 = 96;
-/// Powers of two of microseconds below this one (62 ns) are shown in it.
+/// Lower powers of two of microseconds than this one (62 ns) are shown in it.
 const LOWEST_POWER: i32 = -4;
 
 /// Events of one cell.
@@ -56,19 +56,19 @@ pub struct HeatMap {
     pub kind: String,
     /// Names of the events in it.
     pub names: BTreeSet<String>,
-    /// Begin of the first column, microseconds since the Unix epoch.
+    /// Start of the first column, microseconds since the Unix epoch.
     pub from_us: i64,
     /// Width of a column in seconds.
     pub column_s: i64,
-    /// Columns, those without events included.
+    /// Number of columns, including those without events.
     pub columns: usize,
     /// Lower bound of the lowest row: this power of two of microseconds.
     pub lowest_power: i32,
-    /// Powers of two of microseconds that are shown.
+    /// How many powers of two of microseconds are shown.
     pub powers: usize,
-    /// Rows of each.
+    /// Rows per power of two.
     pub rows_per_power: usize,
-    /// Cells with events by column and row, the lowest row being 0.
+    /// Cells with events by column and row; row 0 is the lowest.
     pub cells: BTreeMap<(usize, usize), HeatMapCell>,
     /// All events in it.
     pub total: Histogram,
@@ -77,7 +77,7 @@ pub struct HeatMap {
 }
 
 impl HeatMap {
-    /// Bounds of a row in nanoseconds; what is shorter than the lowest row is in it all the same. A bucket of the recording goes, whole, where its middle lies.
+    /// Bounds of a row in nanoseconds; anything shorter is in the lowest row. A bucket of the recording counts as a whole at its middle.
     pub fn bounds_ns(&self, row: usize) -> (f64, f64) {
         let bound = |row: usize| {
             1e3 * (f64::from(self.lowest_power) + row as f64 / self.rows_per_power as f64).exp2()
@@ -128,7 +128,7 @@ pub fn heat_map(source: &Source, options: &LatencyOptions) -> Result<HeatMap, Re
     let finer = FINEST_ROWS / rows_per_power;
     let mut cells: BTreeMap<(usize, usize), HeatMapCell> = BTreeMap::new();
     for ((column, row), cell) in &grid.cells {
-        // Neither is below the first one.
+        // Neither is less than the first one.
         let column = usize::try_from(column - first).unwrap_or(0);
         let row = usize::try_from((row - lowest_power * FINEST_ROWS) / finer).unwrap_or(0);
         cells.entry((column, row)).or_default().add(cell);
@@ -159,7 +159,7 @@ fn choose(
     options: &LatencyOptions,
 ) -> Result<String, ReportError> {
     let mut recorded = Recorded::default();
-    // What cannot be read is named by the pass that counts.
+    // What cannot be read is reported by the pass that counts.
     scan(source, dimensions, &Filter::default(), |row, _, _| {
         recorded.see(row, options)
     });
@@ -176,15 +176,15 @@ fn choose(
     }
 }
 
-/// Row of a latency, as finely as they are counted; 0 begins at 1 µs.
+/// Row of a latency at the finest resolution; row 0 begins at 1 µs.
 fn row_of(ns: u64) -> i32 {
     let us = ns as f64 / 1e3;
     let row = (us.log2() * f64::from(FINEST_ROWS)).floor();
-    // A cast saturates: no latency is minus infinity.
+    // A cast saturates: a latency of 0 is minus infinity.
     (row as i32).max(LOWEST_POWER * FINEST_ROWS)
 }
 
-/// Cells in the making, by number of the column since the epoch and by row.
+/// Cells being built, by number of the column since the epoch and by row.
 struct Grid {
     width_s: i64,
     columns: Option<(i128, i128)>,
@@ -212,7 +212,7 @@ impl Grid {
         self.cells.entry((column, row)).or_default().add(&cell);
     }
 
-    /// Makes the columns reach from begin to end of the period, so that its ends without events are seen too.
+    /// Makes the columns span the whole period, so that its ends are shown even without events.
     fn cover(&mut self, period: Period) {
         if period.to_us > period.from_us {
             self.reach(period.from_us);
@@ -233,7 +233,7 @@ impl Grid {
         }
     }
 
-    /// Puts columns together.
+    /// Merges columns.
     fn widen(&mut self) {
         let wider = WIDTHS_S
             .into_iter()

@@ -10,7 +10,7 @@ use crate::group::{Dimension, NONE, Value};
 pub(super) struct LatencyKey(Vec<Value>);
 
 impl LatencyKey {
-    /// The group to which a row belongs. `session`: none = it is of none.
+    /// The group that a row belongs to. `session`: none = it belongs to none.
     pub(super) fn of(by: &[Dimension], row: &LatencyRow, session: Option<&Session>) -> LatencyKey {
         let text = |text: &str| Value::Text(text.to_string());
         let value = |dimension: &Dimension| match dimension {
@@ -36,7 +36,7 @@ impl LatencyKey {
         LatencyKey(by.iter().map(value).collect())
     }
 
-    /// The second, when it is one of the dimensions.
+    /// The second, if it is one of the dimensions.
     pub(super) fn second(&self) -> Option<i64> {
         self.0.iter().find_map(|value| match value {
             Value::Second(second) => Some(*second),
@@ -44,10 +44,10 @@ impl LatencyKey {
         })
     }
 
-    /// One text per dimension. `[none]` stands for what does not apply, `[unknown]` for what nobody knows.
+    /// One text per dimension. `[none]`: does not apply; `[unknown]`: not known.
     pub(super) fn labels(&self, dimensions: &mut Dimensions) -> Vec<String> {
         let label = |value: &Value| match value {
-            // What was seen on the host is of no session.
+            // Events seen on the host belong to no session.
             Value::Session(SessionId::RECORDER) => NONE.to_string(),
             value => value.label(dimensions),
         };

@@ -21,7 +21,7 @@ pub use heat_map::{HeatMap, HeatMapCell, heat_map};
 use key::LatencyKey;
 pub(crate) use scan::scan;
 
-/// The kinds that are known, in the order of reports; others follow by name.
+/// The known kinds, in the order of reports; others follow by name.
 const KINDS: [&str; 17] = [
     kind::COMMAND,
     kind::WAIT,
@@ -42,7 +42,7 @@ const KINDS: [&str; 17] = [
     kind::INSTEAD,
 ];
 
-/// What a kind is, in a few words; the kind itself when it is not known.
+/// A kind in a few words; the kind itself if it is not known.
 pub(crate) fn kind_words<'a>(kind: &'a str, meta: &Meta) -> &'a str {
     match kind {
         kind::COMMAND => "Commands, by query",
@@ -70,12 +70,12 @@ pub(crate) fn kind_words<'a>(kind: &'a str, meta: &Meta) -> &'a str {
     }
 }
 
-/// What one event of kind [`kind::WAIT`] is: that depends on where a recording measured.
+/// What an event of kind [`kind::WAIT`] is: depends on where a recording measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaitUnit {
     /// A wait.
     Wait,
-    /// A stay off CPU in a wait: switches were seen, calls were not.
+    /// An off-CPU period in a wait: switches were seen, calls were not.
     Stay,
     /// A system call made in a wait: calls were traced, by a dbtime before schema 1.4.
     Call,
@@ -100,7 +100,7 @@ impl WaitUnit {
     }
 }
 
-/// True for a recording that was written before this minor version of the schema.
+/// Whether a recording was written before this minor version of the schema.
 fn is_before(meta: &Meta, minor: u32) -> bool {
     let of_meta = meta
         .schema
@@ -109,16 +109,16 @@ fn is_before(meta: &Meta, minor: u32) -> bool {
     of_meta.is_some_and(|of| of < minor)
 }
 
-/// True where what a session executed is known of each event, and not of commands only.
+/// Whether the statement of each event is known, and not of commands only.
 pub(crate) fn has_statements(meta: &Meta) -> bool {
     meta.scheduling.is_some() || !is_before(meta, 17)
 }
 
-/// What to say where statements were chosen of a recording in which only commands have one.
+/// What to tell the user if statements were selected in a recording in which only commands have one.
 const NO_STATEMENTS: &str = "only the commands of this recording have a query: it was recorded by an older dbtime, which wrote none \
      for other events";
 
-/// What the events of a kind are called, many at once; reads and writes by the name of the event.
+/// A plural noun for the events of a kind; reads and writes by the name of the event.
 pub(crate) fn kind_noun(kind: &str, name: &str) -> &'static str {
     match kind {
         kind::COMMAND => "commands",
@@ -147,7 +147,7 @@ pub struct LatencyOptions {
     pub names: Vec<String>,
     /// What the events of a kind are grouped by.
     pub by: Vec<Dimension>,
-    /// Groups of each kind to show one by one.
+    /// How many groups of each kind to show individually.
     pub top: usize,
 }
 
@@ -179,10 +179,10 @@ impl LatencyOptions {
     }
 
     /// # Errors
-    /// A kind or a name is asked for that is not in the recording.
+    /// A requested kind or name is not in the recording.
     pub(crate) fn check(&self, recorded: &Recorded) -> Result<(), ReportError> {
         let kinds = &recorded.kinds;
-        // Without any latency the answer is how to record some.
+        // Without any latency the user is told how to record some.
         if kinds.is_empty() {
             return Ok(());
         }
@@ -203,18 +203,18 @@ impl LatencyOptions {
     }
 }
 
-/// So many names are told to who asked for one that is not there.
+/// How many names to list if a requested one does not exist.
 const NAMES_TOLD: usize = 40;
 
-/// What is in the whole recording, whatever the period and the sessions.
+/// What is in the whole recording, regardless of period and sessions.
 #[derive(Default)]
 pub(crate) struct Recorded {
     pub(crate) kinds: BTreeSet<String>,
-    /// There are events of the kinds and names that were asked for.
+    /// There are events of the requested kinds and names.
     has_wanted: bool,
-    /// Names of the kinds that were asked for, where names were; only the first so many.
+    /// Names of the requested kinds, if names were requested; limited in number.
     names: BTreeSet<String>,
-    /// There are others.
+    /// There are more.
     more_names: bool,
 }
 
@@ -245,7 +245,7 @@ pub struct LatencyReport {
     pub by: Vec<Dimension>,
     /// Kind by kind.
     pub kinds: Vec<KindLatencies>,
-    /// The kinds that the recording has, whatever was asked for.
+    /// The kinds that the recording has, requested or not.
     pub recorded_kinds: Vec<String>,
     /// What could not be read.
     pub problems: Vec<String>,
@@ -266,9 +266,9 @@ pub struct KindLatencies {
     pub kind: String,
     /// All events of this kind.
     pub total: Histogram,
-    /// Those with the largest sums of time, the largest first, or in order of time when grouped by second.
+    /// The groups with the most time, largest first, or in order of time when grouped by second.
     pub groups: Vec<LatencyGroup>,
-    /// Groups that are not among them.
+    /// How many groups are left out.
     pub others: usize,
     /// Their events.
     pub others_total: Histogram,

@@ -13,8 +13,7 @@ use crate::group::{NOT_KNOWN, known_query_id};
 use crate::load::Source;
 use crate::scan::{Scan, finish};
 
-/// Hands on every row of latency that is of events, its session if it is of one, and whether period, session and statement are those of
-/// the filter.
+/// Passes on every latency row of events, its session if it has one, and whether period, session and statement match the filter.
 pub(crate) fn scan(
     source: &Source,
     dimensions: &mut Dimensions,
@@ -24,7 +23,7 @@ pub(crate) fn scan(
     let mut seconds: Option<(i64, i64)> = None;
     let mut statements: BTreeMap<u64, u128> = BTreeMap::new();
     let mut problems: Vec<Problem> = source.latency(|row| {
-        // What the time of commands went to: no events, see `crate::commands`.
+        // What the time of commands went to: not events, see `crate::commands`.
         if *row.kind == *kind::COMMAND_WHOLE || *row.kind == *kind::COMMAND_PART {
             return;
         }

@@ -1,7 +1,7 @@
-//! Who had locks of the server's lock table (PostgreSQL: heavyweight locks, as pg_locks lists them), and who waited for them.
+//! Who held locks in the server's lock table (PostgreSQL: heavyweight locks, as in pg_locks), and who waited for them.
 //!
-//! The recorder looks at the table some times a second, and keeps what matters. So times are those that looks stand for; and of a lock
-//! that somebody had, the longest time is what was seen of it without a break.
+//! The recorder samples the table several times a second, and keeps what matters. So times are those that samples stand for; and the
+//! longest time that somebody held a lock is the longest that was seen without a break.
 
 mod names;
 mod target;
@@ -25,25 +25,25 @@ pub use target::LockTarget;
 pub use waited::{LockShare, WaitedLock};
 pub(crate) use waited::{WaitOfStatement, WaitedLocks};
 
-/// Class of the waits for such a lock; the event is called as what is locked.
+/// Class of the waits for such a lock; the event is named after what is locked.
 pub(crate) const CLASS: &str = "Lock";
 
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct LockReport {
-    /// False: the recording does not have the lock table.
+    /// False: the recording has no lock table.
     pub recorded: bool,
-    /// How often it was looked at.
+    /// How often it was sampled.
     pub looks: u128,
-    /// Time that these looks stand for, nanoseconds.
+    /// Time that these samples stand for, nanoseconds.
     pub looked_ns: u128,
-    /// Locks that were dropped because the server changed them while they were read, each time that it did.
+    /// Locks that were dropped because the server changed them while they were read; counted each time.
     pub torn: u128,
-    /// Looks that could not read the table.
+    /// Samples that could not read the table.
     pub not_read: u128,
-    /// Locks for which there was no room, each time that there was none.
+    /// Locks for which there was no room; counted each time.
     pub without_room: u128,
-    /// What was had or waited for, that which was waited for longest first, then that which was had longest.
+    /// Locks that were held or waited for: waited for longest first, then held longest.
     pub locks: Vec<HeavyLock>,
 }
 
@@ -53,55 +53,55 @@ pub struct HeavyLock {
     /// What it is on.
     #[serde(flatten)]
     pub target: LockTarget,
-    /// Time in which sessions had it, nanoseconds. Of several at the same time, and of several modes, it sums.
+    /// Time in which sessions held it, nanoseconds. Concurrent holds, and several modes, add up.
     pub held_ns: u128,
-    /// The longest that one session was seen to have it in one mode without a break, nanoseconds: it may have had it for longer.
+    /// The longest that one session was seen to hold it in one mode without a break, nanoseconds: it may have held it for longer.
     pub longest_held_ns: u64,
-    /// Time in which sessions waited for it, nanoseconds. Of several at the same time it sums.
+    /// Time in which sessions waited for it, nanoseconds. Concurrent waits add up.
     pub waited_ns: u128,
-    /// The longest that one waited, by what the server says, up to the last look that found it waiting, nanoseconds.
+    /// The longest wait as reported by the server, up to the last sample that found the session waiting, nanoseconds.
     pub longest_waited_ns: u64,
     /// Sessions that waited.
     pub waiters: usize,
-    /// Who had it, then who waited, the longest first.
+    /// Who held it, then who waited, longest first.
     pub requests: Vec<LockRequest>,
 }
 
-/// How a session had a lock or waited for it, while it was in one statement.
+/// How a session held a lock or waited for it, while in one statement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LockRequest {
-    /// Its process; none: there is none, see [`LockRequest::prepared`].
+    /// Its process; none: it has none, see [`LockRequest::prepared`].
     pub pid: Option<u32>,
-    /// The id of the transaction that was prepared, and that has it; none: a process has it.
+    /// The id of the prepared transaction that holds it; none: a process holds it.
     pub prepared: Option<u32>,
-    /// False: a process that is not recorded; nothing more is known of it.
+    /// False: a process that is not recorded; nothing more is known about it.
     pub recorded: bool,
-    /// What kind of process; empty where it is not known.
+    /// Kind of process; empty if not known.
     pub backend_type: String,
     /// Whose.
     pub user: String,
     /// Mode.
     pub mode: String,
-    /// It had the lock; else it waited for it.
+    /// It held the lock; else it waited for it.
     pub granted: bool,
-    /// For some of the time the lock was noted with the session, where nobody can wait for it.
+    /// For some of the time the lock was recorded with the session (fast path), where nobody can wait for it.
     pub fast_path: bool,
     /// What it executed, or had executed last; 0 = not known.
     #[serde(rename = "query", serialize_with = "fields::query_id")]
     pub statement: u64,
     /// Its text; none when it was not read.
     pub text: Option<String>,
-    /// What the database says of the session.
+    /// The session's state according to the database.
     pub session_state: SessionState,
     /// Nanoseconds.
     pub ns: u128,
-    /// Looks that this rests on.
+    /// Samples behind it.
     pub looks: u128,
     /// See [`HeavyLock::longest_held_ns`] and [`HeavyLock::longest_waited_ns`], nanoseconds.
     pub longest_ns: u64,
 }
 
-/// What is told apart.
+/// What requests are grouped by.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     session: SessionId,
@@ -130,16 +130,16 @@ impl Sum {
     }
 }
 
-/// What to say where nobody looked.
+/// What to tell the user if the lock table was not sampled.
 pub(crate) fn why_not_recorded(meta: &Meta) -> Option<&'static str> {
-    // Of files nobody expects them.
+    // Nobody expects it of files of other tools.
     meta.files.is_empty().then_some(
         "The lock table (heavyweight locks, pg_locks) is not in this recording: older versions did not \
          record it, nor does '--collector proc'.",
     )
 }
 
-/// Adds up who had which lock, and who waited for it.
+/// Adds up who held which lock, and who waited for it.
 pub(crate) fn locks(
     source: &Source,
     filter: &Filter,
@@ -217,7 +217,7 @@ pub(crate) fn locks(
     (report, problems)
 }
 
-/// Of whoever waits it is known in which wait event, and that it sleeps; of whoever has a lock neither is recorded with it.
+/// A waiter's wait event is known, and that it sleeps; for a holder neither is recorded here.
 pub(crate) fn takes_wait(filter: &Filter, row: &LockRow) -> bool {
     match row.granted {
         true => filter.waits.is_empty() && filter.states.is_empty(),
@@ -225,13 +225,13 @@ pub(crate) fn takes_wait(filter: &Filter, row: &LockRow) -> bool {
     }
 }
 
-/// The wait event of who waits for it.
+/// The wait event of those who wait for it.
 pub(crate) fn wait_of(row: &LockRow) -> Wait {
     Wait::event(CLASS, &row.kind, false)
 }
 
-/// Of each lock all that had it, by whatever names these know it; and those that looks met too briefly to say for how long each was had and
-/// waited for as one, see [`LockTarget::seen_briefly`].
+/// Merges the uses of each lock under its different names, and those of locks that samples met too briefly to say for how long each was
+/// held and waited for, see [`LockTarget::seen_briefly`].
 fn together(all: BTreeMap<LockTarget, BTreeMap<Key, Sum>>) -> BTreeMap<LockTarget, BTreeMap<Key, Sum>> {
     let mut names = Names::default();
     all.keys().for_each(|target| names.learn(target));
@@ -250,7 +250,7 @@ fn together(all: BTreeMap<LockTarget, BTreeMap<Key, Sum>>) -> BTreeMap<LockTarge
     })
 }
 
-/// Adds up those that are given the same name.
+/// Adds up those that get the same name.
 fn renamed(
     all: BTreeMap<LockTarget, BTreeMap<Key, Sum>>,
     name: impl Fn(LockTarget, &BTreeMap<Key, Sum>) -> LockTarget,

@@ -1,4 +1,4 @@
-//! How databases and relations are called, as far as any of the locks on them says it.
+//! Names of databases and relations, as far as any lock on them has one.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ impl Names {
         }
     }
 
-    /// One lock is one, whether all that had it say how its database is called or not, and from the time before its relation had a name, too.
+    /// Makes a lock the same whether or not a holder has its database's name, and also from before its relation had a name.
     pub(super) fn complete(&self, target: &mut LockTarget) {
         target.database_name = target.database.and_then(|id| self.databases.get(&id).cloned());
         target.relation_name = target

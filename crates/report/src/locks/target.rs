@@ -5,13 +5,13 @@ use std::fmt;
 use dbtime_model::{LockRow, Session};
 use serde::Serialize;
 
-/// How the database calls a lock on a row.
+/// The database's name for a lock on a row.
 pub(super) const ROW: &str = "tuple";
-/// The same of a transaction, by its number and before it has one.
+/// The same for a transaction, by its number and before it has one.
 pub(super) const TRANSACTION: &str = "transactionid";
 pub(super) const VIRTUAL_TRANSACTION: &str = "virtualxid";
 
-/// What a lock is on, in the columns of `pg_locks`; none: it has no such thing.
+/// What a lock is on, in the columns of `pg_locks`; none: not applicable.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct LockTarget {
     /// As the database calls it.
@@ -19,11 +19,11 @@ pub struct LockTarget {
     pub kind: String,
     /// Id of the database; 0 = of all databases.
     pub database: Option<u32>,
-    /// Its name, where one of its sessions had the lock or waited for it.
+    /// Its name, if one of its sessions held the lock or waited for it.
     pub database_name: Option<String>,
     /// Id of the relation.
     pub relation: Option<u32>,
-    /// Its name, where the recording has it.
+    /// Its name, if the recording has it.
     pub relation_name: Option<String>,
     /// Page.
     pub page: Option<u32>,
@@ -59,8 +59,8 @@ impl LockTarget {
         }
     }
 
-    /// The same of a session that had it or waited for it, with the name of its database: sessions have locks of their own database only,
-    /// and of none.
+    /// The same for a session that held it or waited for it, with the name of its database: sessions only have locks of their own
+    /// database, and of none.
     pub(crate) fn of_session(row: &LockRow, session: &Session) -> LockTarget {
         let mut target = LockTarget::of(row);
         if row.database.is_some_and(|id| id != 0) && !session.database.is_empty() {
@@ -69,7 +69,7 @@ impl LockTarget {
         target
     }
 
-    /// What is known of a row when it was one of these two: that row, or some row of the relation. None: they are of two relations.
+    /// What two rows have in common: the row itself, or some row of the relation. None: they are of two relations.
     pub(super) fn row_in_common(self, other: &LockTarget) -> Option<LockTarget> {
         if self.whose_relation() != other.whose_relation() {
             return None;
@@ -80,12 +80,12 @@ impl LockTarget {
         }
     }
 
-    /// Who waits for it waits for it once: it is gone when the wait is over.
+    /// Whether a waiter waits for it only once: it is gone when the wait is over.
     fn is_passing(&self) -> bool {
         matches!(self.kind.as_str(), TRANSACTION | VIRTUAL_TRANSACTION)
     }
 
-    /// It and others that looks met too briefly to say for how long: transactions, or rows of a relation. None: it is neither.
+    /// Stands for it and others met too briefly to say for how long: transactions, or rows of a relation. None: it is neither.
     pub(super) fn seen_briefly(&self) -> Option<LockTarget> {
         (self.is_passing() || self.kind == ROW).then(|| LockTarget {
             page: None,
@@ -96,12 +96,12 @@ impl LockTarget {
         })
     }
 
-    /// Looks that met it stand for far more than the longest it was had or waited for; nanoseconds.
+    /// Whether samples that met it stand for far more than the longest time it was held or waited for; nanoseconds.
     pub(super) fn is_met_briefly(&self, ns: u128, looks: u128, longest_ns: u128) -> bool {
         longest_ns.saturating_mul(2) < ns && (self.is_passing() || looks <= 1)
     }
 
-    /// False: it is several, see [`LockTarget::seen_briefly`].
+    /// False: it stands for several, see [`LockTarget::seen_briefly`].
     pub(super) fn is_one(&self) -> bool {
         self.seen_briefly().is_none_or(|several| several != *self)
     }
@@ -120,7 +120,7 @@ impl LockTarget {
         }
     }
 
-    /// What it is besides its kind and its database.
+    /// The object itself, without its kind and its database.
     fn object(&self) -> String {
         let relation = match (&self.relation_name, self.relation) {
             (Some(name), _) => name.clone(),

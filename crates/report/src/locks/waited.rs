@@ -1,8 +1,8 @@
-//! Which locks sessions waited for: what looks at the lock table found, for the blocked time of the ledger.
+//! Which locks sessions waited for: what samples of the lock table found, for the blocked time of the ledger.
 //!
-//! A look stands for the time since the look before. Of a session that is never more than it was blocked in that wait event and
-//! statement; where it is less, the rest is not known. Of a wait that was shorter than what its looks stand for it is not said which lock it
-//! was for: many such waits together take as long as their looks stand for, a single one does not.
+//! A sample stands for the time since the previous one. A session never gets more of that than it was blocked in that wait event and
+//! statement; if it gets less, the rest is not known. A wait that was shorter than what its samples stand for is not assigned to a lock:
+//! many such waits together take as long as their samples stand for, a single one does not.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -25,8 +25,8 @@ pub struct WaitedLock {
     /// What it is on.
     #[serde(flatten)]
     pub target: LockTarget,
-    /// Where a transaction is waited for: the row that it has changed. Who waits has locked that meanwhile, to be the next to have it.
-    /// Without page and number: one of several rows of that relation. None: that was not seen.
+    /// If a transaction is waited for: the row that it has changed. The waiter has locked the row meanwhile, to be the next to have it.
+    /// Without page and number: one of several rows of that relation. None: not seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub row: Option<LockTarget>,
 }
@@ -54,7 +54,7 @@ impl fmt::Display for WaitedLock {
     }
 }
 
-/// A part of blocked time: that which was spent waiting for a lock.
+/// The part of blocked time that was spent waiting for a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockShare {
     /// The lock.
@@ -66,7 +66,7 @@ pub struct LockShare {
 }
 
 impl LockShare {
-    /// That with the most time first. `sums`: sessions, and nanoseconds.
+    /// Largest first. `sums`: sessions, and nanoseconds.
     pub(crate) fn sorted(sums: BTreeMap<&WaitedLock, (usize, u128)>) -> Vec<LockShare> {
         let shares = sums.into_iter().map(|(lock, (sessions, ns))| LockShare {
             lock: lock.clone(),
@@ -79,13 +79,13 @@ impl LockShare {
     }
 }
 
-/// What the looks tell that found a session waiting for a lock.
+/// Samples that found a session waiting for a lock.
 #[derive(Debug, Clone, Default)]
 struct Looks {
-    /// What they stand for at each time, nanoseconds.
+    /// The nanoseconds that they stand for, by time.
     ns: BTreeMap<i64, u128>,
     count: u128,
-    /// For how long it waited at the last of them by what the server says, of the longest wait, nanoseconds.
+    /// The longest wait as reported by the server at the last of its samples, nanoseconds.
     longest_ns: u128,
 }
 
@@ -113,7 +113,7 @@ pub(crate) type WaitOfStatement = (Wait, u64);
 pub(crate) struct WaitedLocks(BTreeMap<WaitOfStatement, BTreeMap<SessionId, Found>>);
 
 impl WaitedLocks {
-    /// Those of the time that a filter takes, of all sessions, all of it as one; and what could not be read.
+    /// Those of all sessions in the time of the filter, without dividing it; and what could not be read.
     pub(crate) fn read(
         source: &Source,
         filter: &Filter,
@@ -141,7 +141,7 @@ impl WaitedLocks {
             return Default::default();
         }
         let is_meant = |row: &LockRow| row.session != SessionId::RECORDER && filter.takes_time(row.time);
-        // Of a session in a second and statement, where it is one, or several of one relation.
+        // The row locked by a session in a second and statement, if it is one, or several of one relation.
         let mut rows: HashMap<(SessionId, i64, u64), Option<LockTarget>> = HashMap::new();
         source.locks(|row| {
             if row.granted && row.kind == ROW && is_meant(row) {
@@ -177,7 +177,7 @@ impl WaitedLocks {
         (all, problems)
     }
 
-    /// Gives all of them the names that any of them has.
+    /// Gives all locks the names that any of them has.
     fn name(&mut self) {
         let mut names = Names::default();
         let locks = self
@@ -194,7 +194,7 @@ impl WaitedLocks {
         }
     }
 
-    /// Hands on what the looks stand for, second by second: whose it is, for which lock, and nanoseconds.
+    /// Passes on what samples stand for, second by second: the wait, session, lock, time and nanoseconds.
     pub(crate) fn each(&self, mut take: impl FnMut(&WaitOfStatement, SessionId, &WaitedLock, i64, u128)) {
         for (wait, sessions) in &self.0 {
             for (session, found) in sessions {
@@ -206,7 +206,7 @@ impl WaitedLocks {
         }
     }
 
-    /// The locks for which sessions waited that were blocked for so many nanoseconds each in a wait. They sum to no more than that.
+    /// The locks that sessions waited for in this wait. `blocked`: for how long each was blocked in it; the result sums to no more.
     pub(crate) fn of(&self, wait: &WaitOfStatement, blocked: &BTreeMap<SessionId, u128>) -> Vec<LockShare> {
         let mut sums: BTreeMap<&WaitedLock, (usize, u128)> = BTreeMap::new();
         for (session, found) in self.0.get(wait).into_iter().flatten() {
@@ -227,8 +227,8 @@ impl WaitedLocks {
         LockShare::sorted(sums)
     }
 
-    /// The one lock for which a session waited that was blocked for so many nanoseconds in a wait; none: there were several, or of half of
-    /// the time it is not known.
+    /// The one lock that a session waited for when blocked in this wait for `blocked_ns`; none: there were several, or half of the time is
+    /// not known.
     pub(crate) fn only(
         &self,
         wait: &WaitOfStatement,
@@ -243,7 +243,7 @@ impl WaitedLocks {
     }
 }
 
-/// With names; and a transaction that a session waited for because of one row was waited for because of that all the time.
+/// Completes names. And if a session waited for a transaction because of one row, that was the reason all the time.
 fn together(found: Found, names: &Names) -> Found {
     let complete = |(mut lock, looks): (WaitedLock, Looks)| {
         names.complete(&mut lock.target);
@@ -272,7 +272,7 @@ fn together(found: Found, names: &Names) -> Found {
     sums
 }
 
-/// The one row of these: where of some times only its relation is known, that of the others.
+/// The one row of these: if only its relation is known at some times, the one known at others.
 fn the_row(rows: &BTreeSet<LockTarget>) -> Option<&LockTarget> {
     let first = rows.first()?;
     let is_one_relation = rows

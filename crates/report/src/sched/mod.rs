@@ -1,6 +1,6 @@
 //! Context switches: how long tasks waited, were ready to run without a CPU, and ran; who ran instead, and who woke them.
 //!
-//! Sums and quantiles come from the latencies, which hold every switch; single switches from those that were kept whole.
+//! Sums and quantiles come from the latencies, which hold every switch; single switches from those that were kept in full.
 
 mod statement;
 mod switch;
@@ -26,13 +26,13 @@ pub use switch::SwitchLine;
 pub(crate) use switch::{priority as priority_words, task as task_words};
 pub use task::{SchedSums, SchedTask};
 
-/// Everyone who ran instead or woke someone is counted; so many names are kept apart, the others are added up.
+/// Everyone who ran instead or woke someone is counted; this many names are kept apart, the others are added up.
 const MAX_NAMES: usize = 65_536;
 
-/// Context switches of the tasks that were recorded. Exact; quantiles are good to 1 %.
+/// Context switches of the recorded tasks. Exact; quantiles are accurate to 1 %.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Sched {
-    /// What the recording says of itself.
+    /// What the recording says about itself.
     pub facts: Scheduling,
     /// By task, the largest scheduling delay first.
     pub tasks: Vec<SchedTask>,
@@ -43,15 +43,15 @@ pub struct Sched {
     /// sum first.
     #[serde(serialize_with = "crate::json::delays_by_event")]
     pub by_event: Vec<(String, Histogram)>,
-    /// By what sessions executed, those that wanted a CPU the longest first; empty where no statement is known.
+    /// By what sessions executed, those that wanted a CPU the longest first; empty if no statement is known.
     pub statements: Vec<SchedStatement>,
-    /// All statements that are not told apart, because there are too many.
+    /// All statements that are not listed separately, because there are too many.
     #[serde(serialize_with = "crate::json::sched_times")]
     pub other_statements: SchedSums,
     /// Who had the CPU during scheduling delays, the longest first.
     #[serde(rename = "ran_instead")]
     pub instead: Vec<OtherTask>,
-    /// Scheduling delay of which nobody was seen to have had the CPU, nanoseconds.
+    /// Scheduling delay during which nobody was seen on the CPU, nanoseconds.
     pub not_seen_ns: u128,
     /// Who ended sleeps, the most first.
     pub wakers: Vec<OtherTask>,
@@ -60,20 +60,20 @@ pub struct Sched {
     pub longest: Vec<SwitchLine>,
 }
 
-/// Somebody who ran instead, or woke.
+/// A task that ran instead, or woke others.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OtherTask {
     /// Name and pid; `idle`, `interrupt`.
     pub name: String,
-    /// How often: delays, sleeps.
+    /// Number of delays, or sleeps.
     pub count: u128,
-    /// How much of them, nanoseconds.
+    /// Their time, nanoseconds.
     pub ns: u128,
-    /// That in percent of all delays, of all sleeps.
+    /// That in percent of all delays, or all sleeps.
     pub percent: Option<f64>,
 }
 
-/// True when a recording was made of context switches.
+/// True when a recording is one of context switches.
 pub(crate) fn has_switches(meta: &Meta) -> bool {
     meta.scheduling.is_some()
 }
@@ -82,7 +82,7 @@ pub(crate) fn has_switches(meta: &Meta) -> bool {
 #[derive(Debug, PartialEq, Eq)]
 struct Longest {
     delay_ns: u64,
-    /// Of equal ones the first stays.
+    /// Among equal ones, the first is kept.
     order: Reverse<u64>,
     row: SwitchRow,
 }
@@ -99,7 +99,7 @@ impl Ord for Longest {
     }
 }
 
-/// Adds rows up to a [`Sched`]. Its memory depends on how many tasks, names and wait events there are, not on how many switches.
+/// Adds rows up to a [`Sched`]. Its memory depends on the number of tasks, names and wait events, not of switches.
 #[derive(Debug)]
 pub struct SchedBuilder {
     top: usize,
@@ -113,7 +113,7 @@ pub struct SchedBuilder {
 }
 
 impl SchedBuilder {
-    /// Nothing yet; so many of the longest delays are kept.
+    /// Nothing yet. `top`: how many of the longest delays are kept.
     pub fn new(top: usize) -> SchedBuilder {
         SchedBuilder {
             top,
@@ -247,7 +247,7 @@ fn other_tasks(
     tasks
 }
 
-/// True when a switch is in the period, of the sessions, and of the statements, where it ended or where it began.
+/// True when a switch is in the period, of the sessions, and of the statements, at its end or at its beginning.
 fn takes(filter: &Filter, dimensions: &mut Dimensions, row: &SwitchRow) -> bool {
     let second = row
         .time_ns
@@ -272,10 +272,10 @@ pub(crate) fn scan_switches(
     })
 }
 
-/// Hands on the switches of a recording that were kept, one by one, in the order of the recording. Returns what could not be read.
+/// Passes on the kept switches of a recording, one by one, in the order of the recording. Returns what could not be read.
 ///
 /// # Errors
-/// The filter names a session or a period that is not there, or the recording is none of context switches.
+/// The filter names a session or a period that is not there, or the recording has no context switches.
 pub fn switches(
     source: &Source,
     filter: &Filter,

@@ -10,7 +10,7 @@ use super::SchedSums;
 use crate::dimensions::Dimensions;
 use crate::fields;
 
-/// Statements that are told apart: further ones are added up.
+/// Maximum number of separate statements: further ones are added up.
 const MOST: usize = 1_000;
 
 /// A statement, or all others together.
@@ -19,9 +19,9 @@ pub struct SchedStatement {
     /// Identity of the statement; 0 = none: the session waited for a command, or parsed it, or it is not known.
     #[serde(rename = "query", serialize_with = "fields::query_id")]
     pub id: u64,
-    /// Its text, where it is known.
+    /// Its text, if it is known.
     pub text: Option<String>,
-    /// What sessions ran, and waited for a CPU, while they executed it. Of priorities, switches and moves nothing is said.
+    /// How long sessions ran, and waited for a CPU, while they executed it. Says nothing about priorities, switches and moves.
     #[serde(flatten, serialize_with = "crate::json::sched_times")]
     pub sums: SchedSums,
 }
@@ -43,7 +43,7 @@ impl ByStatement {
         sums.add_latency(row);
     }
 
-    /// Those that ran or waited for a CPU the longest first, and all for which there was no room. Nothing where no statement is known.
+    /// Those that ran or waited for a CPU the longest first, and all for which there was no room. Empty if no statement is known.
     pub(super) fn finish(self, dimensions: &Dimensions) -> (Vec<SchedStatement>, SchedSums) {
         if self.sums.keys().all(|id| *id == 0) {
             return Default::default();

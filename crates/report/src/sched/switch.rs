@@ -1,4 +1,4 @@
-//! One switch, as `perf sched timehist` shows it, with what dbtime knows beside.
+//! One switch, as `perf sched timehist` shows it, with what else dbtime knows.
 
 use dbtime_model::{Session, SessionId, State, SwitchRow, Wait};
 use serde::{Serialize, Serializer};
@@ -17,11 +17,11 @@ pub struct SwitchLine {
     pub time_ns: i64,
     /// CPU that it left.
     pub cpu: u32,
-    /// What the task is called.
+    /// Name of the task.
     pub name: String,
-    /// Its number.
+    /// Its thread id.
     pub tid: u32,
-    /// Its process, where it is a thread of another one.
+    /// Its process, if it is a thread of another one.
     #[serde(rename = "pid")]
     pub process: Option<u32>,
     /// Off CPU before, scheduling delay included: perf's wait time.
@@ -31,9 +31,9 @@ pub struct SwitchLine {
     pub delay_ns: Option<u64>,
     /// On the CPU.
     pub run_ns: Option<u64>,
-    /// What it left its CPU as.
+    /// The state in which it left its CPU.
     pub state: State,
-    /// What it was in before.
+    /// The state it was in before.
     pub wait_state: State,
     /// Wait event in which it had left its CPU before.
     #[serde(flatten, serialize_with = "fields::wait")]
@@ -47,7 +47,7 @@ pub struct SwitchLine {
     /// Who ended its sleep; empty = nobody, or not known.
     #[serde(serialize_with = "fields::known")]
     pub waker: String,
-    /// It came onto another CPU than the one it had left.
+    /// It came back on a CPU other than the one it had left.
     pub migrated: bool,
     /// See [`SwitchRow::priority`].
     #[serde(flatten, serialize_with = "priority_number_and_words")]

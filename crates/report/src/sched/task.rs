@@ -14,11 +14,11 @@ pub struct SchedTask {
     /// Identity in the recording.
     #[serde(serialize_with = "fields::session_id")]
     pub id: SessionId,
-    /// What it is called: its name, or what kind of server process it is.
+    /// Its name, or what kind of server process it is.
     pub name: String,
-    /// Its number.
+    /// Its thread id.
     pub tid: u32,
-    /// Its process, where it is a thread of another one.
+    /// Its process, if it is a thread of another one.
     #[serde(rename = "pid")]
     pub process: Option<u32>,
     /// Its switches.
@@ -39,7 +39,7 @@ impl SchedTask {
     }
 }
 
-/// What a task is called, and the process of a thread.
+/// The name of a task, and the process of a thread.
 pub(super) fn name_of(session: &Session) -> (&str, Option<u32>) {
     let kind = session.backend_type.0.as_str();
     if kind == BackendType::PROCESS && !session.title.is_empty() {
@@ -49,7 +49,8 @@ pub(super) fn name_of(session: &Session) -> (&str, Option<u32>) {
     (kind, None)
 }
 
-/// Turns of a task, or of all. What was not seen from its begin is in none of the times, but in `switches`.
+/// Turns of a task, or of all. A turn whose beginning was not seen is in none of the times, only in
+/// `switches`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SchedSums {
     /// Turns: how often it left a CPU.
@@ -66,9 +67,9 @@ pub struct SchedSums {
     pub off_cpu: Histogram,
     /// Scheduling delays: one for each stay off CPU.
     pub delay: Histogram,
-    /// Sleeps of which it is known who ended them, nanoseconds.
+    /// Sleeps whose waker is known, nanoseconds.
     pub slept_ns: u128,
-    /// The least and the largest of the kernel's numbers of its priority; none when not known.
+    /// The lowest and the highest of the kernel's numbers for its priority; none when not known.
     pub priorities: Option<(i32, i32)>,
 }
 
@@ -91,7 +92,7 @@ impl SchedSums {
         if *row.name == *State::Runnable.as_str() {
             self.pushed_off += u128::from(row.count);
         }
-        // A minimum of 0 is that of the first bucket.
+        // 0: not recorded, or in the first bucket, which begins at 0.
         let shortest = if row.min_ns > 0 { row.min_ns } else { row.from_ns };
         self.shortest_run_ns = Some(self.shortest_run_ns.map_or(shortest, |known| known.min(shortest)));
     }

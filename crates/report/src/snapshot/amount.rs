@@ -2,13 +2,13 @@
 
 use super::LineUnit;
 
-/// `18.12us`, `.02us`, `870.69ms` of nanoseconds; `491.59k`, `-.01` of anything else; `0` of nothing.
+/// `18.12us`, `.02us`, `870.69ms` for nanoseconds; `491.59k`, `-.01` for anything else; `0` for zero.
 pub(crate) fn short(value: f64, unit: LineUnit) -> String {
     let suffixes: &[&str] = match unit {
         LineUnit::Nanoseconds => &["us", "ms", "s", "ks", "Ms"],
         LineUnit::Amount => &["", "k", "M", "G", "T", "P", "E"],
     };
-    // It counts in microseconds; what is less than one of them keeps that unit.
+    // Snapper counts in microseconds; anything below one keeps that unit.
     let value = match unit {
         LineUnit::Nanoseconds => value / 1e3,
         LineUnit::Amount => value,
@@ -18,7 +18,7 @@ pub(crate) fn short(value: f64, unit: LineUnit) -> String {
     }
     let magnitude = value.abs().log10().floor().max(0.0) as usize / 3;
     let magnitude = magnitude.min(suffixes.len() - 1);
-    // As decimal numbers are rounded: 238565 is 238.57k, although 238.565 is a little less in binary.
+    // Rounded like a decimal number: 238565 is 238.57k, although 238.565 is a little less in binary.
     let hundredths = (value * 100.0 / 10f64.powi(3 * magnitude as i32)).round();
     format!("{}{}", digits(hundredths / 100.0), suffixes[magnitude])
 }
@@ -37,7 +37,7 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// One mark for each ten percent of the time that have begun, to the next percent; ten at most.
+/// One mark for each started ten percent of the time, which is rounded to whole percents; ten at most.
 pub(crate) fn graph(percent: f64, mark: char) -> String {
     let marks = (percent.round() / 10.0).ceil().clamp(0.0, 10.0) as usize;
     let text: String = std::iter::repeat_n(mark, marks).collect();

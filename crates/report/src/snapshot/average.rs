@@ -1,5 +1,5 @@
-//! What growth means beside other growth of the same session: per call, per execution. Those of Oracle's statistics are Snapper's, by
-//! its words; what it prints in hundredths of a second, or guesses, is left to `per execution`, as in its older versions.
+//! Growth in relation to other growth of the same session: per call, per execution. Those for Oracle's statistics are Snapper's, in
+//! its words; what it prints in hundredths of a second, or guesses, is shown `per execution`, as in its older versions.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use dbtime_model::counter::task;
 
 use super::LineUnit;
 
-/// A number beside a line.
+/// A number next to a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Average {
-    /// None where there was nothing to divide by.
+    /// None if there was nothing to divide by.
     pub value: Option<f64>,
-    /// Of the value.
+    /// Unit of the value.
     pub unit: LineUnit,
-    /// What it is.
+    /// What it is, in words.
     pub what: &'static str,
 }
 
 /// Growth of a session's statistics by name.
 type Stats = BTreeMap<String, i128>;
 
-/// What the kernel counts: what is told per call, by what it is divided, and how that is called.
+/// What the kernel counts: what is shown per call, what it is divided by, and what that is called.
 const OF_TASK: [(&str, &str, &str); 2] = [
     (task::RCHAR, task::SYSCR, "per call"),
     (task::WCHAR, task::SYSCW, "per call"),
@@ -30,7 +30,7 @@ const OF_TASK: [(&str, &str, &str); 2] = [
 const ROUNDTRIPS: &str = "bytes per roundtrip";
 const REQUEST: &str = "bytes per request";
 
-/// Oracle's: what is divided by what.
+/// Oracle's statistics: what is divided by what.
 const DIVIDED: [(&str, &str, &str); 7] = [
     (
         "bytes sent via SQL*Net to client",
@@ -61,7 +61,7 @@ const DIVIDED: [(&str, &str, &str); 7] = [
     ),
 ];
 
-/// By what something else is divided.
+/// Statistics that something else is divided by.
 const DIVIDING: [(&str, &str, &str); 4] = [
     ("physical read IO requests", "physical read bytes", REQUEST),
     (
@@ -80,7 +80,7 @@ const DIVIDING: [(&str, &str, &str); 4] = [
 const LOGICAL_READS: &str = "session logical reads";
 const PINNED: &str = "buffer is pinned count";
 
-/// Of a statistic that the kernel counts.
+/// For a statistic that the kernel counts.
 pub(super) fn of_task(name: &str, growth: i128, unit: LineUnit, stats: &Stats) -> Option<Average> {
     let (_, per, what) = OF_TASK.iter().find(|(of, ..)| *of == name)?;
     let events = grown(stats, per);
@@ -91,7 +91,7 @@ pub(super) fn of_task(name: &str, growth: i128, unit: LineUnit, stats: &Stats) -
     })
 }
 
-/// Of a statistic of Oracle.
+/// For a statistic of Oracle.
 pub(super) fn of_oracle(name: &str, growth: i128, stats: &Stats) -> Average {
     let named = |of: &(&str, &str, &'static str)| of.0 == name;
     let (value, what) = if let Some((_, by, what)) = DIVIDED.iter().find(|of| named(of)) {
@@ -122,8 +122,8 @@ pub(super) fn of_oracle(name: &str, growth: i128, stats: &Stats) -> Average {
     }
 }
 
-/// Beside the time that Oracle counts for a session in all: what of the snapshot's is neither that nor an idle wait. None of a part of
-/// the time.
+/// For all the time that Oracle counts for a session: what part of the snapshot's time is neither that nor an idle wait. None for
+/// parts of it.
 pub(super) fn of_oracle_time(name: &str, ns: i128, idle_ns: u128, elapsed_ns: u128) -> Option<Average> {
     if !["DB time", "background elapsed time"].contains(&name) {
         return None;

@@ -20,26 +20,26 @@ use crate::locks::LockTarget;
 use crate::scan::{Activity, Period};
 use crate::sums::{Sums, percent};
 
-/// Counters that are no statistics of the session: the ledger has them, or they are about dbtime itself.
+/// Counters that are not statistics of the session: the ledger has them.
 const NOT_SHOWN: [&str; 3] = [counter::ELAPSED_NS, counter::ON_CPU_NS, counter::RUN_QUEUE_NS];
 
 /// See the module.
 pub(super) struct Builder<'o> {
     options: &'o SnapshotOptions,
-    /// Each where it stays: a table of some hundred bytes each would be copied again and again as it grows.
+    /// Boxed, as some hundred bytes each would be copied again and again while the table grows.
     sessions: FastMap<SessionId, Box<Sessional>>,
-    /// Waits that ended are counted: those of which none did are 0.
+    /// Waits that ended are counted: a wait event without any has 0.
     counts_waits: bool,
-    /// All time of the sessions is meant, so that what is counted of them as a whole is, too.
+    /// All time of the sessions is selected, so what is counted for them as a whole is, too.
     is_whole: bool,
-    /// What is counted of single statements is meant, of those that were chosen.
+    /// Counters of single statements are selected, of the chosen ones.
     is_of_statements: bool,
     statistics_left_out: bool,
 }
 
 /// What a snapshot is made of.
 pub(super) struct Built {
-    /// Sessions that are meant and whose times the operating system told.
+    /// Selected sessions whose times come from the operating system.
     pub(super) observed: HashSet<SessionId>,
     /// Those that have something to show.
     pub(super) sessions: Vec<SessionSnapshot>,
@@ -51,23 +51,23 @@ pub(super) struct Built {
 #[derive(Default)]
 struct Sessional {
     session: Session,
-    /// There is something of it that the filter wants.
+    /// The filter selects something of it.
     is_meant: bool,
     view: DatabaseViewBuilder,
     db_time: Sums,
-    /// Of a process of the server, outside of idle waits.
+    /// Time of a server process outside of idle waits.
     background: Sums,
     waits: BTreeMap<Wait, u128>,
-    /// How many ended, and how long they were.
+    /// How many ended, and how long they took.
     ended_waits: HashMap<String, (u64, u64)>,
     stats: BTreeMap<String, i128>,
-    /// What there is at the end.
+    /// Values at the end.
     levels: BTreeMap<String, i128>,
-    /// What is counted of single statements, by whose it is and what.
+    /// Counters of single statements, by statement and name.
     statements: BTreeMap<(u64, String), i128>,
     latches: BTreeMap<String, u128>,
     locks: BTreeMap<String, u128>,
-    /// What the file of Snapper says; time in nanoseconds.
+    /// What Snapper's file says; times in nanoseconds.
     told_elapsed_ns: u128,
     told_times: BTreeMap<String, i128>,
     told_waits: BTreeMap<String, (i128, Option<u64>)>,
@@ -87,7 +87,7 @@ impl<'o> Builder<'o> {
         }
     }
 
-    /// There is time of it that is meant.
+    /// True when some of its time is selected.
     pub(super) fn has(&self, session: SessionId) -> bool {
         self.sessions.get(&session).is_some_and(|of| of.is_meant)
     }
@@ -101,10 +101,11 @@ impl<'o> Builder<'o> {
         })
     }
 
-    /// Of what is meant.
+    /// Adds selected activity.
     pub(super) fn add(&mut self, activity: &Activity<'_>) {
         let row = activity.row;
-        // As it was recorded; nearly always that is what it is taken for, too, and needs no copy of its texts.
+        // The wait as it was recorded; nearly always it is also the one it counts as, and its texts need no
+        // copy.
         let is_recorded = *activity.wait.event == *row.wait_event && *activity.wait.class == *row.wait_class;
         let recorded = match is_recorded && activity.wait.idle == row.idle {
             true => activity.wait.clone(),
@@ -168,7 +169,7 @@ impl<'o> Builder<'o> {
             sessional.levels.insert(row.name.clone(), value);
             return;
         }
-        // The whole server is none of the sessions that somebody chooses.
+        // The server as a whole is not one of the sessions that can be chosen.
         if is_of_server && row.session == SessionId::RECORDER {
             sessional.is_meant = is_of_all;
         }
@@ -202,7 +203,7 @@ impl<'o> Builder<'o> {
         *self.of(session).latches.entry(name).or_default() += u128::from(row.ns);
     }
 
-    /// Of the server's lock table.
+    /// Adds a lock of the server's lock table.
     pub(super) fn add_lock(&mut self, row: &LockRow, session: &Session) {
         let target = LockTarget::of_session(row, session);
         let how = if row.granted { "held" } else { "awaited" };
@@ -225,7 +226,7 @@ impl<'o> Builder<'o> {
             .map(|sessional| sessional.finish(period, options, counts_waits))
             .filter(|(_, snapshot)| !snapshot.lines.is_empty())
             .collect();
-        // What is sorted are the keys: sessions are some hundred bytes each, and most of many are idle.
+        // By cached keys: sessions are some hundred bytes each, and of many, most are idle.
         sessions.sort_by_cached_key(|(active, snapshot)| {
             let session = &snapshot.session;
             (
@@ -244,7 +245,7 @@ impl<'o> Builder<'o> {
 }
 
 impl Sessional {
-    /// With the time by which it is ordered.
+    /// With the time to sort it by.
     fn finish(
         self,
         period: Period,
@@ -281,7 +282,7 @@ impl Sessional {
                 .copied()
                 .unwrap_or(0)
                 .unsigned_abs();
-            // Who did nothing in a snapshot is not in it, and was there all the same.
+            // A session that did nothing in a snapshot is not in it, but was there all the same.
             elapsed_ns = match self.told_elapsed_ns {
                 ns if ns > 0 && period.covered_ns.is_none() => ns,
                 _ => period.elapsed_ns(),
@@ -319,7 +320,7 @@ impl Sessional {
         locks.sort_by_key(|line| (line.kind, Reverse(line.growth)));
         let mut view = self.view.finish(false);
         if self.is_told {
-            // By the file itself, which says nothing of what the operating system saw.
+            // From the file alone, which says nothing about what the operating system saw.
             view.db_time_ns = active;
             view.percent_of_db_time = percent(view.cpu_and_waits_ns(), active);
             view.explanation = match view.percent_of_db_time {
@@ -352,7 +353,7 @@ impl Sessional {
             None => (name, LineUnit::Amount),
         };
         let average = match (self.is_told, self.session.id) {
-            // What the instance counts has no executions beside it.
+            // Counters of the instance have no executions to divide by.
             (true, SessionId::RECORDER) => None,
             (true, _) => Some(average::of_oracle(name, growth, &self.stats)),
             (false, _) => average::of_task(name, growth, unit, &self.stats),
@@ -370,7 +371,7 @@ impl Sessional {
         }
     }
 
-    /// Times and waits as the file says them.
+    /// Times and waits as the file has them.
     fn told(&self, elapsed_ns: u128) -> impl Iterator<Item = SnapshotLine> {
         let idle = self.waits.iter().filter(|(wait, _)| wait.idle);
         let idle_ns = idle.map(|(_, ns)| ns).sum();
@@ -397,11 +398,11 @@ impl Sessional {
     }
 }
 
-/// `DB time`, what the database would count as `DB CPU`, and DB time by state: that sums to it.
+/// `DB time`, what the database would count as `DB CPU`, and DB time by state, which adds up to `DB time`.
 fn times(whose: &str, cpu_ns: u128, sums: &Sums) -> Vec<SnapshotLine> {
     let whole = [(sums.total_ns(), " time", None), (cpu_ns, " CPU", None)];
     let by_state = State::ALL.map(|state| (sums.state_ns(state), " time, ", Some(state)));
-    // Most of the times of idle sessions are none.
+    // For idle sessions most of these are zero.
     let times = whole.into_iter().chain(by_state).filter(|(ns, ..)| *ns != 0);
     times
         .map(|(ns, what, state)| {

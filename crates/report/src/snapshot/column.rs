@@ -10,11 +10,11 @@ use super::{LineKind, LineUnit, SnapshotLine, graph, short};
 /// A column of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SnapshotColumn {
-    /// Growth; of times in microseconds.
+    /// Growth; times in microseconds.
     Delta,
     /// The same per second.
     DeltaPerSecond,
-    /// Growth, short.
+    /// Growth, abbreviated.
     ShortDelta,
     /// The same per second.
     ShortDeltaPerSecond,
@@ -26,7 +26,7 @@ pub enum SnapshotColumn {
     Waits,
     /// The same per second.
     WaitsPerSecond,
-    /// Time of a wait, or growth per event of something else.
+    /// Mean time of a wait, or growth per event of something else.
     Average,
 }
 
@@ -55,7 +55,7 @@ impl SnapshotColumn {
         SnapshotColumn::Average,
     ];
 
-    /// Its heading, and how it is asked for.
+    /// Its heading, and its name on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             SnapshotColumn::Delta => "delta",
@@ -70,7 +70,7 @@ impl SnapshotColumn {
         }
     }
 
-    /// What stands in it; empty where it does not apply, `~` where it is not known.
+    /// Its text; empty if it does not apply, `~` if it is not known.
     pub(crate) fn cell(self, line: &SnapshotLine, elapsed_ns: u128) -> String {
         let whole = |value: f64| match line.unit {
             LineUnit::Nanoseconds => format!("{:.0}", value / 1e3),
@@ -228,7 +228,7 @@ mod tests {
         })
     }
 
-    /// The first cell that is another one than was printed, if the snapshot was so long.
+    /// The first cell that differs from what was printed, if the snapshot had this length.
     fn other(rows: &[Printed], elapsed_ns: u128) -> Option<String> {
         let mut cells = rows
             .iter()
@@ -239,8 +239,8 @@ mod tests {
         })
     }
 
-    /// Six snapshots of version 4.15. Their lengths are printed with one decimal and were used with more: for each there is a length
-    /// that rounds to what was printed, with which all cells are the same.
+    /// Six snapshots of version 4.15. Their lengths are printed with one decimal but were used with more: for each there is a length
+    /// that rounds to the printed one, with which all cells are the same.
     #[test]
     fn cells_are_those_that_snapper_printed_to_the_last_digit() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -257,7 +257,7 @@ mod tests {
                 continue;
             };
             let about: f64 = seconds.trim().parse().expect("seconds");
-            // To 10 us: all cells together leave room for twice as much.
+            // In steps of 10 us: all cells together leave room for twice as much.
             let mut lengths = (0..=10_000).map(|n| ((about - 0.05) * 1e9) as u128 + n * 10_000);
             let found = lengths.any(|length| other(&rows, length).is_none());
             assert!(

@@ -1,7 +1,7 @@
-//! A snapshot of sessions in the manner of Tanel Poder's Snapper: how much each of their statistics, parts of their time and waits grew
+//! A snapshot of sessions in the style of Tanel Poder's Snapper: how much each of their statistics, parts of their time and waits grew
 //! in a short time.
 //!
-//! TIME and WAIT are the ledger's, STAT is what was counted. Of an imported snapshot all of it is what the file says.
+//! TIME and WAIT come from the ledger, STAT from counters. In an imported snapshot, all of it is what the file says.
 
 mod amount;
 mod average;
@@ -26,7 +26,7 @@ pub use average::Average;
 use builder::{Builder, Built};
 pub use column::SnapshotColumn;
 
-/// What a line says.
+/// What a line is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LineKind {
     /// Something that was counted.
@@ -51,7 +51,7 @@ impl LineKind {
         LineKind::Lock,
     ];
 
-    /// As it stands in a snapshot.
+    /// As shown in a snapshot.
     pub fn as_str(self) -> &'static str {
         match self {
             LineKind::Stat => "STAT",
@@ -66,12 +66,12 @@ impl LineKind {
 /// Which sessions, and what of them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SnapshotOptions {
-    /// Sessions, and which of their time: of waits, states and statements that alone. What is counted of a session as a whole is left
-    /// out then.
+    /// Sessions, and which of their time: only that of chosen waits, states and statements. What is counted for a session as a whole is
+    /// left out then.
     pub filter: Filter,
     /// Which lines.
     pub gather: Vec<LineKind>,
-    /// Only lines whose name has this in it, upper or lower case; empty = all.
+    /// Only lines whose name contains this, in upper or lower case; empty = all.
     pub include: String,
     /// What the average active sessions are grouped by; empty = they are not shown.
     pub ash: Vec<Dimension>,
@@ -88,30 +88,30 @@ pub struct Snapshot {
     pub period: Period,
     /// Those with the most DB time first.
     pub sessions: Vec<SessionSnapshot>,
-    /// CPU and waits of all that were chosen against their DB time; without those of imported snapshots.
+    /// CPU and waits of all chosen sessions against their DB time; without imported snapshots.
     pub total: DatabaseView,
-    /// Time of all that were chosen, where it was asked for.
+    /// Time of all chosen sessions, if requested.
     pub active: Option<Ledger>,
-    /// Something was counted of these sessions that is not known of the waits, states, statements or comments that were chosen.
+    /// Some counters of these sessions are not known for the chosen waits, states, statements or comments.
     pub statistics_left_out: bool,
     /// What could not be read.
     pub problems: Vec<String>,
 }
 
-/// Of one session.
+/// The snapshot of one session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionSnapshot {
     /// Who it is.
     pub session: Session,
     /// What the growth is divided by, nanoseconds: the time of the snapshot.
     pub elapsed_ns: u128,
-    /// CPU and waits against DB time; of imported snapshots as the file says it.
+    /// CPU and waits against DB time; for imported snapshots as the file says.
     pub view: DatabaseView,
     /// What grew, in the order of [`LineKind`].
     pub lines: Vec<SnapshotLine>,
 }
 
-/// What the growth of a line is.
+/// Unit of a line's growth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineUnit {
     /// Nanoseconds.
@@ -123,33 +123,33 @@ pub enum LineUnit {
 /// Something that grew.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SnapshotLine {
-    /// What it is.
+    /// Its kind.
     pub kind: LineKind,
-    /// Which.
+    /// Its name.
     pub name: String,
-    /// Of which statement, where it is of one.
+    /// The statement, if it is about one.
     pub statement: Option<u64>,
     /// By how much. A level (of memory, of open cursors) may fall.
     pub growth: i128,
-    /// It is no growth, but how much there is at the end.
+    /// `growth` is not growth, but the value at the end.
     pub is_level: bool,
-    /// What of.
+    /// Unit of the growth.
     pub unit: LineUnit,
-    /// Of a wait: how many ended; none where that was not counted.
+    /// For a wait: how many ended; none if that was not counted.
     pub waits: Option<u64>,
-    /// How long these were, from their begin, nanoseconds.
+    /// How long these took from their beginning, nanoseconds.
     pub waited_ns: Option<u128>,
-    /// What it means beside other numbers of the session, as its growth per event of something else.
+    /// Growth in relation to other numbers of the session, such as per event of something else.
     pub average: Option<Average>,
 }
 
 impl SnapshotLine {
-    /// In the unit of [`SnapshotLine::growth`]; none of no time, and of a level.
+    /// In the unit of [`SnapshotLine::growth`]; none without time, and for a level.
     pub fn per_second(&self, elapsed_ns: u128) -> Option<f64> {
         (elapsed_ns > 0 && !self.is_level).then(|| self.growth as f64 * 1e9 / elapsed_ns as f64)
     }
 
-    /// Part of the time of the snapshot, in percent; none of what is no time of the session.
+    /// Part of the time of the snapshot, in percent; none for what is not time of the session.
     pub fn percent_of_time(&self, elapsed_ns: u128) -> Option<f64> {
         match self.kind {
             LineKind::Stat => None,
@@ -159,13 +159,13 @@ impl SnapshotLine {
         }
     }
 
-    /// Waits per second; none where they were not counted.
+    /// Waits per second; none if they were not counted.
     pub fn waits_per_second(&self, elapsed_ns: u128) -> Option<f64> {
         let waits = self.waits.filter(|_| elapsed_ns > 0)?;
         Some(waits as f64 * 1e9 / elapsed_ns as f64)
     }
 
-    /// Nanoseconds of a wait; none where they were not counted.
+    /// Mean time of a wait in nanoseconds; none if they were not counted.
     pub fn average_wait_ns(&self) -> Option<f64> {
         let waits = self.waits.filter(|waits| *waits > 0)?;
         Some(self.waited_ns? as f64 / waits as f64)
@@ -175,25 +175,25 @@ impl SnapshotLine {
 /// Adds up what grew.
 ///
 /// # Errors
-/// The filter names what is not in the recording.
+/// The filter names something that is not in the recording.
 pub fn snapshot(source: &Source, options: &SnapshotOptions) -> Result<Snapshot, ReportError> {
     let mut all = take(source, options, Parts::One)?;
     Ok(all.remove(0))
 }
 
-/// The same, apart for each snapshot that an imported file has; of a recording the only one.
+/// The same, separately for each snapshot in an imported file; for a recording, the only one.
 ///
 /// # Errors
-/// The filter names what is not in the recording.
+/// The filter names something that is not in the recording.
 pub fn snapshots(source: &Source, options: &SnapshotOptions) -> Result<Vec<Snapshot>, ReportError> {
     take(source, options, Parts::of(source, &options.filter))
 }
 
 /// How the time is divided.
 enum Parts {
-    /// It is not.
+    /// Not at all.
     One,
-    /// By the last second of each, in which its rows are. In order.
+    /// By the last second of each, which is the one of its rows. In order.
     Several(Vec<(i64, Period)>),
 }
 
@@ -207,7 +207,7 @@ impl Parts {
         {
             let elapsed_ns = u128::from(one.elapsed_ns);
             match parts.last_mut().filter(|(at, _)| *at == one.last_second_us()) {
-                // Their rows are not told apart.
+                // Their rows cannot be told apart.
                 Some((_, last)) => {
                     last.from_us = last.from_us.min(one.from_us);
                     last.to_us = last.to_us.max(one.to_us);
@@ -236,7 +236,7 @@ impl Parts {
         }
     }
 
-    /// Where a row of this second belongs: one that is in none (of a snapshot without an end) to the next one.
+    /// The part that a row of this second belongs to: if none (a snapshot without an end), the next one.
     fn of_time(&self, time_us: i64) -> usize {
         match self {
             Parts::One => 0,
@@ -260,12 +260,12 @@ fn take(source: &Source, options: &SnapshotOptions, parts: Parts) -> Result<Vec<
     let mut dimensions = load(source, filter)?;
     let meta = source.meta();
     let waits_are_known = knows_waits_of(filter, meta);
-    // Files of other tools count as they do: what they do not say is not known.
+    // Files of other tools count in their own ways: what they do not say is not known.
     let is_exact = meta.collector.tier.starts_with("exact") && meta.files.is_empty();
     let mut all: Vec<Builder<'_>> = (0..parts.count())
         .map(|_| Builder::new(options, is_exact && waits_are_known))
         .collect();
-    // Of a live server all sessions are meant where only sessions are chosen: then once is enough.
+    // If only sessions of a live server are chosen, all of them are selected: then one pass is enough.
     let is_simple = filter.chooses_no_time() && options.ash.is_empty() && meta.files.is_empty();
     let mut totals: Vec<DatabaseViewBuilder> = (0..parts.count())
         .map(|_| DatabaseViewBuilder::default())
@@ -286,7 +286,7 @@ fn take(source: &Source, options: &SnapshotOptions, parts: Parts) -> Result<Vec<
     problems.extend(source.counters(|row| {
         let session = dimensions.session(row.session);
         let part = &mut all[parts.of_time(row.time)];
-        // Of comments no session is known by its counters: that some were left out is to be said all the same.
+        // Counters do not tell which sessions had a comment, but it must be said that some were left out.
         if takes(row.time, session) || (filter.takes_time(row.time) && part.has(row.session)) {
             part.add_counter(row, session);
         }
@@ -311,13 +311,13 @@ fn take(source: &Source, options: &SnapshotOptions, parts: Parts) -> Result<Vec<
     }
     let mut meta = meta.clone();
     if all.len() > 1 {
-        // Of all of the file, which each of many would have.
+        // They are those of the whole file, which every snapshot would repeat.
         meta.periods = Vec::new();
     }
     if options.gather.contains(&LineKind::Lock) {
         problems.extend(source.locks(|row| {
             let session = dimensions.session(row.session);
-            // Of a process that is not recorded, or of none: no session's.
+            // Locks of no process, or of one that is not recorded, belong to no session.
             let is_of_session = row.session != SessionId::RECORDER
                 && locks::takes_wait(filter, row)
                 && filter.takes_statement(row.statement);
@@ -331,7 +331,7 @@ fn take(source: &Source, options: &SnapshotOptions, parts: Parts) -> Result<Vec<
         .zip(parts.periods(period))
         .map(|(builder, period)| (period, builder.finish(period)))
         .collect();
-    // Only now is it known which sessions are meant.
+    // Which sessions are selected is known only now.
     let wants_active = !options.ash.is_empty();
     let mut active: Vec<LedgerBuilder> = (0..if wants_active { built.len() } else { 0 })
         .map(|_| LedgerBuilder::new(&options.ash, source, &mut dimensions))
@@ -371,8 +371,8 @@ fn take(source: &Source, options: &SnapshotOptions, parts: Parts) -> Result<Vec<
     Ok(snapshots)
 }
 
-/// True where it is known how many of the waits that are meant ended: that is counted by session, wait and statement, and not by what
-/// the operating system says or a comment does.
+/// True if it is known how many of the selected waits ended: that is counted by session, wait and statement, not by state of the
+/// operating system or comment.
 fn knows_waits_of(filter: &Filter, meta: &Meta) -> bool {
     let by_others = Filter {
         waits: Vec::new(),
@@ -381,7 +381,7 @@ fn knows_waits_of(filter: &Filter, meta: &Meta) -> bool {
     chooses_no_time_but_statements(&by_others) && (filter.statements.is_empty() || has_statements(meta))
 }
 
-/// True where nothing but statements chooses which time of the sessions is meant.
+/// True if nothing but statements selects which time of the sessions counts.
 fn chooses_no_time_but_statements(filter: &Filter) -> bool {
     let by_others = Filter {
         statements: Vec::new(),

@@ -1,4 +1,4 @@
-//! The call tree: every call path with the time of itself and of all that it called.
+//! The call tree: every call path with its own time and that of all it called.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashMap};
@@ -54,12 +54,12 @@ struct Node {
     function: FunctionId,
     /// Callers above it and itself; the root of all is level 0.
     depth: usize,
-    /// Numbers in the order in which they begin; 0 = the root of all.
+    /// Numbered in the order in which they begin; 0 = the root of all.
     number: usize,
     caller: usize,
 }
 
-/// The colder of two is the larger one. A callee is never hotter than its caller, because equal times stand in the order of depth.
+/// The colder of two is the larger one. A callee is never hotter than its caller, because equal times are ordered by depth.
 struct Coldness<'a>(Node, &'a Functions);
 
 impl Ord for Coldness<'_> {
@@ -87,11 +87,11 @@ impl PartialEq for Coldness<'_> {
 
 impl Eq for Coldness<'_> {}
 
-/// Adds children into their parents, and shows the `top` hottest call paths down to `depth` levels. A caller is as hot
-/// as its hottest callee at least, so what is shown is a tree.
+/// Adds children into their parents, and shows the `top` hottest call paths down to `depth` levels. A caller is at least as hot as
+/// its hottest callee, so what is shown is a tree.
 ///
-/// Paths are gone through in their own order, so that only those of one stack are open at a time, and only the hottest are kept:
-/// millions of call paths need no memory.
+/// Paths are visited in sorted order, so that only those of one stack are open at a time, and only the hottest are kept: millions
+/// of call paths need no memory.
 pub(super) fn add_up(paths: &CallPaths, top: usize, depth: Option<usize>) -> CallTree {
     let mut order: Vec<usize> = (0..paths.paths.len()).collect();
     order.sort_unstable_by(|one, other| paths.paths[*one].0.cmp(&paths.paths[*other].0));
@@ -108,7 +108,7 @@ pub(super) fn add_up(paths: &CallPaths, top: usize, depth: Option<usize>) -> Cal
     let mut count = 0;
     let (mut all_ns, mut without_functions_ns) = (0, 0);
     let mut open: Vec<Node> = Vec::new();
-    // A callee that is closed adds to its caller, as far as there is one.
+    // A callee that is closed adds to its caller, if it has one.
     let mut close_below = |open: &mut Vec<Node>, depth: usize| {
         while open.len() > depth {
             let Some(node) = open.pop() else { return };
@@ -166,7 +166,7 @@ fn shown_tree(
     for node in shown {
         callees.entry(node.caller).or_default().push(node);
     }
-    // Of what was called: the next one to be shown last; and its time.
+    // The callees of a node, the next one to be shown last; and their time.
     let mut of = |number: usize| {
         let mut callees = callees.remove(&number).unwrap_or_default();
         callees.sort_unstable_by(|one, other| {

@@ -36,7 +36,7 @@ pub struct CountedStacks {
     pub others_ns: u128,
 }
 
-/// Counts equal stacks, after all but the `depth` functions at the leaf were cut off.
+/// Counts equal stacks, after cutting off all but the `depth` functions at the leaf.
 pub(super) fn count(paths: &CallPaths, top: usize, depth: Option<usize>) -> CountedStacks {
     let mut equal: HashMap<(&[FunctionId], bool), (u128, u128)> = HashMap::new();
     let mut total_ns = 0;

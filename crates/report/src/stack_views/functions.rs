@@ -12,12 +12,12 @@ use crate::sums::percent;
 /// Time of one function.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FunctionTime {
-    /// Which one.
+    /// The function.
     #[serde(flatten)]
     pub function: Function,
-    /// Nanoseconds in it; without a CPU, too, when it was pushed off.
+    /// Nanoseconds in it, including those without a CPU after it was preempted.
     pub self_ns: u128,
-    /// Nanoseconds in it and in all that it called; once, however often it is on a stack.
+    /// Nanoseconds in it and in all that it called; counted once, however often it is on a stack.
     pub total_ns: u128,
     /// `self_ns` as a part of everything, in percent.
     pub self_percent: f64,
@@ -38,12 +38,12 @@ pub struct FunctionTimes {
     /// Functions that are not among them.
     #[serde(rename = "other_functions")]
     pub others: usize,
-    /// Time in themselves of those, nanoseconds.
+    /// Their time in themselves, nanoseconds.
     #[serde(rename = "other_functions_self_ns")]
     pub others_self_ns: u128,
 }
 
-/// A function; code without a name is told apart by the nearest function above that has one.
+/// A function; code without a name is distinguished by the nearest function above it that has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct FunctionKey {
     function: FunctionId,
@@ -51,7 +51,7 @@ pub(crate) struct FunctionKey {
 }
 
 impl FunctionKey {
-    /// What it is called.
+    /// Its name.
     pub(crate) fn name(self, functions: &Functions) -> Function {
         let function = functions.get(self.function).clone();
         match self.below {
@@ -64,7 +64,7 @@ impl FunctionKey {
     }
 }
 
-/// The functions of a call path, told apart so.
+/// The functions of a call path, distinguished in this way.
 pub(crate) fn function_keys(path: &[FunctionId], functions: &Functions) -> Vec<FunctionKey> {
     let mut caller = None;
     path.iter()
@@ -94,7 +94,7 @@ pub(super) fn add_up(paths: &CallPaths, top: usize, sort: Sort) -> FunctionTimes
     for (path, _, sums) in &paths.paths {
         all_ns += sums.total_ns();
         let mut path = function_keys(path, &paths.functions);
-        // What was interrupted has the time in which it had no CPU.
+        // The time without a CPU is that of the function that was interrupted.
         let is_work = |key: &&FunctionKey| !paths.functions.get(key.function).is_preemption();
         if let Some(leaf) = path.iter().rev().find(is_work).or(path.last()) {
             times.entry(*leaf).or_default().self_ns += sums.total_ns();

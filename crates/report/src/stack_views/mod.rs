@@ -40,7 +40,7 @@ pub enum StackView {
     Modules,
 }
 
-/// In which order functions stand.
+/// Order of functions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sort {
     /// By the time in them.
@@ -50,7 +50,7 @@ pub enum Sort {
     Total,
 }
 
-/// What a view of stacks is about.
+/// What a view of stacks shows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StackOptions {
     /// Which rows count.
@@ -66,7 +66,7 @@ pub struct StackOptions {
     pub depth: Option<usize>,
 }
 
-/// Stacks of DB time, or of the part of it that was chosen.
+/// Stacks of DB time, or of the chosen part of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StackReport {
     /// What the recording says about itself.
@@ -81,7 +81,7 @@ pub struct StackReport {
     /// Sum of all stacks.
     #[serde(flatten, serialize_with = "db_time")]
     pub total: Sums,
-    /// How the times came to be.
+    /// How the times were measured.
     pub fidelity: Option<FidelityMix>,
     /// The answer.
     #[serde(flatten)]
@@ -118,7 +118,7 @@ pub enum StackAnswer {
     Modules(Box<ModuleTimes>),
 }
 
-/// Time of every call path and state, in no order.
+/// Time of every call path and state, in no particular order.
 pub(crate) struct CallPaths {
     functions: Functions,
     paths: Vec<(Vec<FunctionId>, State, StateSums)>,

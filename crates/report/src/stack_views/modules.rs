@@ -29,9 +29,9 @@ pub struct ModuleTimes {
     pub modules: Vec<ModuleTime>,
     /// Modules that are not among them.
     pub others: usize,
-    /// Time in themselves of those.
+    /// Their time in themselves.
     pub others_sums: Sums,
-    /// By what times can be divided; none when nothing was counted.
+    /// What times can be divided by; none when nothing was counted.
     pub work: Option<Work>,
 }
 

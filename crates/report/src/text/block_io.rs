@@ -7,21 +7,21 @@ use crate::number::counted;
 
 /// Widest bar.
 const BAR: usize = 40;
-/// Columns of a line of the histogram before its bar.
+/// Width of a line of the histogram before its bar.
 const BEFORE_BAR: usize = 54;
 
-/// How it is shown.
+/// Display options.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockIoOptions {
-    /// A table for each disk, not one of all.
+    /// A table for each disk instead of one for all.
     pub per_disk: bool,
-    /// Latencies begin in the queue.
+    /// Latencies start in the queue.
     pub with_queue: bool,
     /// This is the whole time, not an interval.
     pub is_whole: bool,
 }
 
-/// Tables of some time, with a headline that has the moment at which it began.
+/// Tables for some time, with its start in the headline.
 pub fn render_block_io(io: &BlockIo, options: BlockIoOptions, width: usize) -> String {
     let mut page = Page::new(width);
     let latency = if options.with_queue {
@@ -125,7 +125,7 @@ fn render_left_out(io: &BlockIo, page: &mut Page) {
     }
 }
 
-/// Any request at all is seen.
+/// Even a single request is visible.
 fn bar(count: u128, most: u128, longest: usize) -> String {
     if count == 0 {
         return String::new();

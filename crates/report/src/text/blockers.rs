@@ -1,4 +1,4 @@
-//! Those for which others waited: sessions, and statements.
+//! Sessions and statements that others waited for.
 
 use super::causes::{TEXT, begin, with_statement};
 use super::page::{Page, Table, time};
@@ -92,8 +92,8 @@ fn words(meanwhile: &Meanwhile) -> String {
     doing(meanwhile.end, did.session_state, &did.wait, did.state)
 }
 
-/// The locks that others wanted, below it. They are no parts of its time beside what it did: they stand in one cell. Beside it stand the
-/// two times, and so many `counts`.
+/// The locks that others wanted, below a blocker. In one cell, as they are not parts of its time beside what it did. The row also has
+/// `counts` cells, and two for times.
 fn in_the_way(locks: &[LockShare], counts: usize, table: &mut Table) {
     if let Some(locks) = waited_locks::line(locks) {
         let mut cells = vec![format!("└ blocked others on {locks}")];
@@ -102,7 +102,7 @@ fn in_the_way(locks: &[LockShare], counts: usize, table: &mut Table) {
     }
 }
 
-/// What a blocker did, below it. Before the two times stand so many `counts`.
+/// What a blocker did, below it. `counts`: number of cells before the two times.
 fn doings(
     doing: &[Meanwhile],
     was: impl Fn(&Meanwhile) -> String,
@@ -130,7 +130,7 @@ fn doings(
     }
 }
 
-/// What is left out, what led to no session, and the sum: at the root. Before the two times stand so many `counts`.
+/// Root times of what is left out, of what led to no session, and in total. `counts`: number of cells before the two times.
 fn finish(
     report: &CauseReport,
     other: &str,

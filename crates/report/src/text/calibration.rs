@@ -1,4 +1,4 @@
-//! What looking costs on a host, as a table; and what it cost in a recording, as a sentence.
+//! The cost of observation on a host, as a table; and in a recording, as a sentence.
 
 use dbtime_model::calibration::{Calibration, look, workload};
 
@@ -7,7 +7,7 @@ use crate::cost_of_looking::CostOfLooking;
 use crate::group::moment;
 use crate::number::{duration, seconds};
 
-/// Stands for what was not measured.
+/// Shown for what was not measured.
 const NOTHING: &str = "-";
 
 pub(super) fn render(calibration: &Calibration, page: &mut Page) {
@@ -80,7 +80,7 @@ pub(super) fn render(calibration: &Calibration, page: &mut Page) {
     }
 }
 
-/// How much of a recording is the tool.
+/// How much of a recording is due to the tool itself.
 pub(super) fn cost(cost: &CostOfLooking, page: &mut Page) {
     let CostOfLooking { look, calls, .. } = cost;
     let when = moment(cost.calibrated_us);

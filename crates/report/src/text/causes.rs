@@ -12,9 +12,9 @@ use crate::number::{counted, seconds};
 use crate::statement_text::beginning;
 use crate::sums::percent as percent_of;
 
-/// One part in so many of the blocked time has to be not known that it is said why.
+/// Reasons are listed if at least one in this many parts of the blocked time is not known.
 const MANY: u128 = 100;
-/// Characters of a text.
+/// Characters of a statement's text.
 pub(super) const TEXT: usize = 60;
 
 pub(super) fn render(report: &CauseReport, page: &mut Page) {
@@ -48,7 +48,7 @@ pub(super) fn render(report: &CauseReport, page: &mut Page) {
     quality::problems(&report.problems, page);
 }
 
-/// Why a part of the time led nowhere, where that is worth a word.
+/// Why part of the time led nowhere, if there is enough of it.
 fn not_known(report: &CauseReport, page: &mut Page) {
     let all = report.not_known.iter().map(|(_, ns)| ns).sum::<u128>();
     if all * MANY < report.blocked_ns || all == 0 {
@@ -60,7 +60,7 @@ fn not_known(report: &CauseReport, page: &mut Page) {
     }
 }
 
-/// The head of the page. False: the recording does not say who was waited for, and that is all there is to say.
+/// The head of the page. False: the recording does not say who was waited for, and nothing follows.
 pub(super) fn begin(report: &CauseReport, page: &mut Page) -> bool {
     header::recording(&report.meta, report.period, &report.filter, page);
     if !report.is_recorded() {
@@ -123,7 +123,7 @@ fn who(group: &CauseGroup) -> String {
     }
 }
 
-/// A session, or so many that did the same, with what they executed.
+/// A session, or how many did the same, with the statement they executed.
 pub(super) fn session(root: &Root, sessions: usize) -> String {
     let who = match (sessions, root.user.as_str()) {
         (1, "") => format!("pid {}, {}", root.pid, root.backend_type),
@@ -133,7 +133,7 @@ pub(super) fn session(root: &Root, sessions: usize) -> String {
     with_statement(who, root)
 }
 
-/// Who somebody is, or what he did, with the statement that he executed, or had executed last.
+/// A session, or what it did, with the statement that it executed, or had executed last.
 pub(super) fn with_statement(what: String, root: &Root) -> String {
     let of = match root.session_state.is_idle_in_transaction() {
         true => of_last_statement,
@@ -142,7 +142,7 @@ pub(super) fn with_statement(what: String, root: &Root) -> String {
     of(what, root.statement, root.text.as_deref())
 }
 
-/// The same of one that executes nothing: with the statement that was executed last.
+/// The same for one that executes nothing: with the statement executed last.
 pub(super) fn of_last_statement(who: String, statement: u64, text: Option<&str>) -> String {
     match statement {
         0 => who,
@@ -150,7 +150,7 @@ pub(super) fn of_last_statement(who: String, statement: u64, text: Option<&str>)
     }
 }
 
-/// The same, with the statement that was executed; 0 = it is not known, or there was none.
+/// The same with the current statement; 0 = not known, or none.
 pub(super) fn of_statement(who: String, statement: u64, text: Option<&str>) -> String {
     match (statement, text) {
         (0, _) => who,
@@ -159,7 +159,7 @@ pub(super) fn of_statement(who: String, statement: u64, text: Option<&str>) -> S
     }
 }
 
-/// What it was doing meanwhile.
+/// What the root was doing meanwhile.
 pub(crate) fn what(part: &CausePart) -> String {
     let Some(root) = &part.root else {
         return String::new();

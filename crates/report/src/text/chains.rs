@@ -45,7 +45,7 @@ fn render_chain(chain: &Chain, report: &CauseReport, page: &mut Page) {
     let mut table = Table::new(&["session", "was"], &["waited s", "behind it s"]);
     if chain.who.is_some() {
         for (place, part) in chain.doing.iter().take(report.top).enumerate() {
-            // All of them are the one that the others below waited for.
+            // The name only goes on the first line: all of them are the same root.
             let name = if place == 0 { name.as_str() } else { "" };
             let did = match &part.root {
                 Some(root) => with_statement(what(part), root),
@@ -63,7 +63,7 @@ fn render_chain(chain: &Chain, report: &CauseReport, page: &mut Page) {
     page.table(&table);
 }
 
-/// Those that waited for the same one, and under each of them those behind it.
+/// Direct waiters of the same session, and below each of them those behind it.
 fn rows(behind: &[Waiting], level: usize, top: usize, table: &mut Table) {
     let indent = match level {
         0 => String::new(),

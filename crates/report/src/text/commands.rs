@@ -9,9 +9,9 @@ use crate::number::{counted, duration, seconds};
 use crate::statement_text::{beginning, cell};
 use crate::sums::percent as percent_of;
 
-/// Characters of a text in the table, and above a comparison.
+/// Characters of a statement's text in the table, and above a comparison.
 const TEXT: usize = 80;
-/// Rows of a comparison that are smaller than this share of both means stand together.
+/// Rows of a comparison below this share of both means are merged.
 const SMALL: f64 = 0.01;
 
 pub(super) fn render(report: &CommandReport, page: &mut Page) {
@@ -50,7 +50,7 @@ fn heading(statement: &StatementCommands) -> String {
     }
 }
 
-/// How long they took.
+/// The latencies.
 fn table(report: &CommandReport, page: &mut Page) {
     page.heading("Latency of commands by query (ms, exact)");
     let numbers = [
@@ -140,7 +140,7 @@ fn comparison(commands: &Commands, page: &mut Page) {
     page.table(&table);
 }
 
-/// What separates the slow ones.
+/// What makes the slow ones slow.
 fn sentence(commands: &Commands, median: &RangeLedger, slow: &RangeLedger) -> String {
     let p99 = commands.latencies.quantile(0.99).unwrap_or_default();
     let difference = slow.mean_ns - median.mean_ns;
@@ -175,7 +175,7 @@ fn sentence(commands: &Commands, median: &RangeLedger, slow: &RangeLedger) -> St
     text + &parts.join("; ") + " in the middle half."
 }
 
-/// A mean, in the unit that suits it.
+/// A mean, in a suitable unit.
 fn length(ns: f64) -> String {
     match ns.round() as u128 {
         0 => "0".to_string(),
@@ -183,7 +183,7 @@ fn length(ns: f64) -> String {
     }
 }
 
-/// Milliseconds with as many decimals as tell microseconds apart.
+/// Milliseconds, to the microsecond.
 fn ms(ns: f64) -> String {
     format!("{:.3}", ns / 1e6)
 }

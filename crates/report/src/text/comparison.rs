@@ -7,7 +7,7 @@ use crate::histogram::Histogram;
 use crate::number::{counted, duration, exact_seconds};
 use crate::size_label::{blocks_label, bytes_label};
 
-/// Sizes of an event that are shown one by one.
+/// Sizes of an event that are shown individually.
 const SIZES: usize = 10;
 
 pub(super) fn render(comparison: &Comparison, page: &mut Page) {
@@ -163,7 +163,7 @@ fn sizes(comparison: &Comparison, page: &mut Page) {
     }
 }
 
-/// The buckets of an event: what part of its events each recording has in them, and what that does to the average.
+/// The buckets of an event: each recording's share of events in them, and what that does to the mean.
 fn distribution(comparison: &Comparison, event: &ComparedEvent, page: &mut Page) {
     for difference in event.differences.iter().filter(|one| !one.buckets.is_empty()) {
         let labels = difference

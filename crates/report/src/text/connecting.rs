@@ -1,5 +1,5 @@
-//! What connecting cost, where it matters: below the ledger, in which it has no place of its own, or above it where it is much of the
-//! time. Clients wait for the postmaster, which is none of the sessions.
+//! What connecting cost, if it matters: below the ledger, which has no place for it, or above it if it is a large part of the time.
+//! Clients wait for the postmaster, which is not one of the sessions.
 
 use super::page::Page;
 use crate::connecting::{Connecting, Phase};
@@ -7,19 +7,19 @@ use crate::number::{counted, milliseconds, seconds};
 use crate::report::Report;
 use crate::sums::percent;
 
-/// Told from this part of the time on, in percent.
+/// Mentioned from this part of the time on, in percent.
 const MATTERS: f64 = 1.0;
-/// Told first of all from this part on.
+/// Mentioned first from this part on.
 const LEADS: f64 = 10.0;
 
-/// What comes before the ledger.
+/// Goes before the ledger.
 pub(super) fn render_first(report: &Report, page: &mut Page) {
     if let Some(connecting) = of_share(report, |percent| percent >= LEADS) {
         page.paragraph(&text(connecting));
     }
 }
 
-/// What comes behind it.
+/// Goes after the ledger.
 pub(super) fn render_below(report: &Report, page: &mut Page) {
     if let Some(connecting) = of_share(report, |percent| (MATTERS..LEADS).contains(&percent)) {
         page.paragraph(&text(connecting));

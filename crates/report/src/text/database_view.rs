@@ -1,4 +1,4 @@
-//! What the database says, and how that becomes DB time, line by line.
+//! What the database says, and how that turns into DB time, line by line.
 
 use super::page::{Page, Table, percent};
 use crate::database_view::{DatabaseView, Step};
@@ -6,7 +6,7 @@ use crate::number::Amounts;
 use crate::report::Report;
 use crate::sums;
 
-/// Wait events shown with what is inside them.
+/// Wait events that are shown with what is inside them.
 const EVENTS: usize = 10;
 
 pub(super) fn render(report: &Report, page: &mut Page) {
@@ -26,7 +26,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     events(view, amounts, page);
 }
 
-/// In words alone.
+/// In words only.
 pub(super) fn render_explanation(report: &Report, page: &mut Page) {
     if report.database_view.db_time_ns > 0 {
         page.line("");

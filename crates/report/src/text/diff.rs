@@ -10,17 +10,17 @@ use crate::statement_text::cell;
 use crate::work::WorkUnit;
 use dbtime_model::recording::Clock;
 
-/// Functions of a call path that are shown, from the end.
+/// Functions of a call path that are shown, from its end.
 const SHOWN_OF_PATH: usize = 4;
-/// Distributions whose histograms are shown.
+/// Distributions that are shown as histograms.
 const HISTOGRAMS: usize = 2;
 
-/// How the answer stands at the beginning.
+/// How the answer is laid out at the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FirstLine {
-    /// In one line, however long: who greps or cuts the first line has all of it.
+    /// In one line, however long: grepping or cutting the first line yields all of it.
     Whole,
-    /// In lines that are no longer than others.
+    /// Wrapped like other text.
     Wrapped,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn render(diff: &Diff, first_line: FirstLine, page: &mut Page) {
     }
 }
 
-/// The answer, and what was compared: all but the tables.
+/// The answer, and what was compared: everything except the tables.
 pub(super) fn head(diff: &Diff, first_line: FirstLine, page: &mut Page) {
     let statement = diff.statements.as_ref().map_or("", |of| of.sentence.as_str());
     let answer = diff.answer();
@@ -201,7 +201,7 @@ pub(super) fn verdict(verdict: Verdict) -> String {
     }
 }
 
-/// Changes that are there at all, as many as are wanted.
+/// The changes other than zero, up to the requested number.
 fn shown<'a>(changes: &'a [Change], diff: &Diff) -> Vec<&'a Change> {
     changes
         .iter()
@@ -247,7 +247,7 @@ fn row(name: String, change: &Change, diff: &Diff) -> Vec<String> {
     ]
 }
 
-/// What of a statement's text is shown.
+/// Characters of a statement's text.
 const TEXT: usize = 100;
 
 fn statements(diff: &Diff, page: &mut Page) {
@@ -309,7 +309,7 @@ fn statements(diff: &Diff, page: &mut Page) {
     diff_executions::render(statements, &shown, page);
 }
 
-/// The cell in which the difference goes furthest in the direction of the whole.
+/// The cell that differs most in the direction of the whole.
 fn most(statement: &StatementChange) -> String {
     let is_along = |cell: &&Change| cell.difference * statement.change.difference > 0.0;
     statement

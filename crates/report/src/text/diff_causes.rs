@@ -1,4 +1,4 @@
-//! Whom sessions waited for, in two recordings.
+//! Who was waited for, in two recordings.
 
 use super::causes::{what, with_statement};
 use super::diff::{if_any, signed, verdict};
@@ -15,7 +15,7 @@ const TEXT: usize = 40;
 pub(super) fn render(diff: &Diff, page: &mut Page) {
     let causes = match &diff.causes {
         Ok(causes) => causes,
-        // Where both do not there is nothing to compare; where one does not, somebody looks for it.
+        // If both are silent there is nothing to compare; if one is, the user will look for it.
         Err(silent) if silent.len() == 1 => {
             page.heading(&format!(
                 "Who was waited for is not compared: {} does not record it.",
@@ -41,7 +41,7 @@ pub(super) fn render(diff: &Diff, page: &mut Page) {
         &["wait event", "most of it in", "waited for"],
         &["GOOD", "BAD", "difference", "% of DB time", "significant"],
     );
-    // However much grew: what shrank more is not left out.
+    // By size, not growth: what shrank most must not be left out.
     largest_first(&mut differing, |cause| &cause.change);
     let count = diff.top.min(differing.len());
     let (shown, rest) = differing.split_at_mut(count);
@@ -82,7 +82,7 @@ pub(super) fn render(diff: &Diff, page: &mut Page) {
     page.table(&table);
 }
 
-/// The texts of a row that is a sum.
+/// The text cells of a row that is a sum.
 fn row_of(name: &str) -> Vec<String> {
     let mut cells = vec![String::new(); 3];
     cells[0] = name.to_string();
@@ -98,7 +98,7 @@ fn numbers(per_unit: [f64; 2], difference: f64, percent: f64, diff: &Diff) -> [S
     ]
 }
 
-/// Who it was, what that one was doing, and what it executed.
+/// Who it was, what it was doing, and what it executed.
 fn waited_for(cause: &CausePart) -> String {
     match &cause.root {
         None => no_session(cause.kind).to_string(),
@@ -106,7 +106,7 @@ fn waited_for(cause: &CausePart) -> String {
     }
 }
 
-/// The statement in which those waited that the difference is of most.
+/// The waiters' statement with most of the difference.
 fn waiting(cause: &CauseChange) -> String {
     let is_along = |difference: f64| difference * cause.change.difference > 0.0;
     let most = cause

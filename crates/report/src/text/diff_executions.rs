@@ -7,12 +7,12 @@ use crate::statement_counts::CountedBy;
 use crate::statement_text::cell;
 use crate::work::WorkUnit;
 
-/// What of a statement's text is shown.
+/// Characters of a statement's text.
 const TEXT: usize = 60;
-/// What stands for a number that is not known.
+/// Shown for a number that is not known.
 const NOT_KNOWN: &str = "?";
 
-/// Of the statements that are shown above.
+/// For the statements that are shown above.
 pub(super) fn render(statements: &Statements, shown: &[&StatementChange], page: &mut Page) {
     let is_known = |of: &&&StatementChange| of.change.place != Place::Statement(0);
     let shown: Vec<&StatementChange> = shown.iter().filter(is_known).copied().collect();
@@ -61,7 +61,7 @@ pub(super) fn render(statements: &Statements, shown: &[&StatementChange], page: 
     page.paragraph(&told_of(counted_by, statements.are_at_least));
 }
 
-/// What calls are, and what is missing.
+/// What is counted, and what is missing.
 fn told_of(counted_by: CountedBy, are_at_least: bool) -> String {
     let (what, why) = match counted_by {
         CountedBy::Server => (

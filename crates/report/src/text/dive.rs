@@ -13,7 +13,7 @@ use crate::group::known_query_id;
 use crate::number::{counted, duration, microseconds, milliseconds};
 use crate::sums;
 
-/// Longest name that moves the columns of a call apart.
+/// Longest name for which the columns of a call make room.
 const NAME: usize = 60;
 
 pub(super) fn render(report: &DiveReport, page: &mut Page) {
@@ -57,7 +57,7 @@ pub(super) fn answer(report: &DiveReport, page: &mut Page) {
     }
 }
 
-/// What was traced, how, and what was noted of it.
+/// What was traced, how, and what was noted about it.
 pub(super) fn about(report: &DiveReport, page: &mut Page) {
     let host = &report.meta.host;
     let mut place = report.meta.database.target.clone();
@@ -142,7 +142,7 @@ fn calls(report: &DiveReport, page: &mut Page) {
     foreign(report, page);
 }
 
-/// Time that hit the calls, and is none of theirs.
+/// Time that hit the calls but is not theirs.
 pub(super) fn foreign(report: &DiveReport, page: &mut Page) {
     for (what, ns) in [
         ("Interrupts", report.interrupts_ns),
@@ -195,7 +195,7 @@ fn layers(report: &DiveReport, page: &mut Page) {
 fn lengths(of: &Durations, median: bool) -> Vec<String> {
     let histogram = &of.histogram;
     if histogram.count() == 0 {
-        // A function of a stack, not one that was traced.
+        // A function on a stack, not one that was traced.
         let mut cells = vec!["-".to_string(); if median { 7 } else { 6 }];
         cells[0] = "0".to_string();
         return cells;
@@ -215,7 +215,7 @@ fn lengths(of: &Durations, median: bool) -> Vec<String> {
     cells
 }
 
-/// Says how many lines are not there, and what shows them.
+/// Says how many lines are left out, and what shows them.
 fn say_left_out(page: &mut Page, others: usize, what: &str, options: &str) {
     if others > 0 {
         page.paragraph(&format!("  {others} {what} are not shown, see {options}"));
@@ -251,7 +251,7 @@ fn functions(functions: &[FunctionDurations], heading: &str, others: usize, page
     say_left_out(page, others, "functions", "--top");
 }
 
-/// How often a timer found the calls at work.
+/// How often a timer found the calls on a CPU.
 pub(super) fn samples_line(of: &TimerSamples, trace: &KernelTrace) -> String {
     let period = duration(of.period_ns.into());
     let mut text = match trace.samples {
@@ -284,7 +284,7 @@ pub(super) fn samples_line(of: &TimerSamples, trace: &KernelTrace) -> String {
     text
 }
 
-/// What a timer found the calls at.
+/// Where a timer found the calls.
 fn samples(of: &TimerSamples, trace: &KernelTrace, page: &mut Page) {
     page.heading("Timer samples of the kernel stack inside the calls: sampled, no durations");
     page.paragraph(&samples_line(of, trace));

@@ -6,7 +6,7 @@ use crate::number::duration;
 
 const SIDES: [&str; 2] = ["GOOD", "BAD"];
 
-/// What is said before the tables: the answer, the two sides, and what the numbers are.
+/// What precedes the tables: the answer, the two sides, and what the numbers are.
 pub(super) fn lines(diff: &DiveDiff) -> Vec<String> {
     let [good, bad] = &diff.sides;
     let mut lines = vec![format!(
@@ -92,7 +92,7 @@ fn changes(heading: &str, changes: &[DiveChange], page: &mut Page) {
 }
 
 fn time(ns: f64) -> String {
-    // A mean per call: no number of nanoseconds is too large.
+    // A mean per call: the nanoseconds always fit.
     match ns {
         0.0 => "-".to_string(),
         ns => duration(ns.round() as u128),

@@ -1,4 +1,4 @@
-//! How often internal locks were taken, for how long they were held and waited for, where every use was counted.
+//! How often internal locks were taken, how long they were held and waited for, if every use was counted.
 
 use super::causes::TEXT;
 use super::page::{Page, Table, percent};
@@ -10,12 +10,12 @@ use crate::number::{counted, duration, microseconds, seconds};
 use crate::statement_text::beginning;
 use crate::sums::percent as percent_of;
 
-/// Sessions, statements and places are shown of locks that were held, or waited for, for at least one part in so many of the time, and of
-/// those of whose gets are one in so few of all.
+/// Sessions, statements and places are listed for locks that were held, or waited for, for at least 1/`LEAST` of the time, or that have
+/// 1/`MANY` of all gets.
 const LEAST: u128 = 200;
 const MANY: u128 = 20;
 
-/// What stands in the numbers of every table.
+/// The numbers of every table.
 const COUNTED: [&str; 7] = [
     "gets",
     "waits",
@@ -205,7 +205,7 @@ fn place(one: &ExactPlace) -> String {
     }
 }
 
-/// The first ones, and what is not shown in one row.
+/// The first rows, and the rest in one.
 fn rows(table: &mut Table, all: impl Iterator<Item = (String, UseSums)>, top: usize, others: &str) {
     let (mut rest, mut count) = (UseSums::default(), 0_usize);
     for (place, (name, sums)) in all.enumerate() {
@@ -221,10 +221,10 @@ fn rows(table: &mut Table, all: impl Iterator<Item = (String, UseSums)>, top: us
     }
 }
 
-/// Heads of what stands beside what samples say, where somebody chose the columns.
+/// Headings of the exact counts next to what samples say, if the user chose the columns.
 pub(super) const OF_PROFILE: [&str; 5] = ["gets", "waits", "held s (exact)", "mean hold us", "longest us"];
 
-/// What stands below them.
+/// The cells below them.
 pub(super) fn of_profile(sums: Option<UseSums>) -> [String; 5] {
     let sums = sums.unwrap_or_default();
     let [gets, waits, _, _, held, mean, longest] = numbers(&sums);

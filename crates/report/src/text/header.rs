@@ -107,17 +107,17 @@ fn words(words: &[&str]) -> String {
     words.join(" ")
 }
 
-/// How long a period is, and within which time it lies where something is told of a part of it only.
+/// The length of the recorded time, and of the whole period if that is longer.
 pub(super) fn length(period: Period) -> String {
     let elapsed = seconds(period.elapsed_ns());
-    // Moments of snapshots are told to a second.
+    // Times of snapshots are only accurate to a second.
     match period.elapsed_ns() + 1_000_000_000 < period.whole_ns() {
         true => format!("{elapsed} s within {} s", seconds(period.whole_ns())),
         false => format!("{elapsed} s"),
     }
 }
 
-/// Which rows were chosen, beside the period.
+/// Which rows were selected, apart from the period.
 pub(super) fn chosen(filter: &Filter) -> Option<String> {
     let mut only = Vec::new();
     if !filter.sessions.is_empty() {

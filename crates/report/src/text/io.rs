@@ -1,4 +1,4 @@
-//! The truth about reads, answer by answer.
+//! The truth about reads, section by section.
 
 use super::page::{Page, Table, bar, percent};
 use super::{header, quality};
@@ -46,10 +46,10 @@ pub(super) fn render(report: &IoReport, page: &mut Page) {
     quality::problems(&report.problems, page);
 }
 
-/// Parts of the waits that are smaller than this are not worth a line, percent.
+/// Smaller parts of the waits are not worth a line, percent.
 const SMALL: f64 = 5.0;
 
-/// How the calls relate to the waits that they are in.
+/// How the calls relate to the waits they are in.
 fn waits(waits: &ReadWaits, page: &mut Page) {
     let Some(beside) = waits.beside_ns() else { return };
     let part = sums::percent(beside, waits.db_time_ns);
@@ -82,7 +82,7 @@ fn file_label(file: &DatabaseFile, relation: Option<&str>, segments: usize) -> S
     }
 }
 
-/// A table of reads: one row per group and source, and one for the group when it has several sources.
+/// A table of reads: a row for each group and source, and one for the group if it has several sources.
 fn sources<K>(
     report: &IoReport,
     page: &mut Page,

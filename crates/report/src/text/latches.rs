@@ -1,4 +1,4 @@
-//! Who had the server's internal locks.
+//! Who held the server's internal locks.
 
 use dbtime_model::{StateGroup, WaitKind};
 
@@ -11,7 +11,7 @@ use crate::locks::why_not_recorded as locks_not_recorded;
 use crate::number::{counted, milliseconds, seconds};
 use crate::sums::percent as percent_of;
 
-/// Holders are shown of locks that were held, or waited for, for at least one part in so many of the active time.
+/// Holders are listed for locks that were held, or waited for, for at least one in this many parts of the active time.
 const LEAST: u128 = 200;
 
 pub(super) fn render(report: &LatchReport, page: &mut Page) {
@@ -76,7 +76,7 @@ fn of_transactions(report: &LatchReport, page: &mut Page) {
     }
 }
 
-/// What of the files could not be read or told: gaps, damaged lines. Lines that are not broken, as paths are in them.
+/// What could not be read from the files, or is not known: gaps, damaged lines. Not wrapped, as they contain paths.
 fn notes_of_import(report: &LatchReport, page: &mut Page) {
     if !report.meta.files.is_empty() && !report.meta.notes.is_empty() {
         page.heading("Not read, or not known");
@@ -86,7 +86,7 @@ fn notes_of_import(report: &LatchReport, page: &mut Page) {
     }
 }
 
-/// Of samples of all holders: the columns of `LatchProfX`.
+/// For samples of all holders: the columns of `LatchProfX`.
 fn of_samples(report: &LatchReport, looked: LatchSamples, page: &mut Page) {
     page.paragraph(&format!(
         "Latches of the server, from {} of all their holders in {} s. held ms: the same share of the \
@@ -147,11 +147,11 @@ fn of_samples(report: &LatchReport, looked: LatchSamples, page: &mut Page) {
     }
 }
 
-/// What `LatchProfX` prints of a row.
+/// What `LatchProfX` prints in a row.
 const SAMPLED: [&str; 5] = ["held", "gets", "held %", "held ms", "avg hold ms"];
 
 fn sampled(looked: LatchSamples, samples: u128, gets: u128, ns: u128) -> [String; 5] {
-    // Rows have whole nanoseconds. Where all samples count as much, what their sum lacks is known.
+    // Rows have whole nanoseconds. If all samples weigh the same, what rounding lost is known.
     let all = looked.samples.max(1);
     let of_all = looked.ns.saturating_mul(samples);
     let (ns, by) = match (of_all / all).abs_diff(ns) <= samples {
@@ -205,7 +205,7 @@ fn sampled_holders(latch: &Latch, looked: LatchSamples, top: usize, page: &mut P
     page.table(&table);
 }
 
-/// By what was asked for.
+/// By the requested columns.
 fn profile(report: &LatchReport, page: &mut Page) {
     if report.profile.is_empty() {
         page.paragraph("No sample found a session that held one.");
@@ -303,7 +303,7 @@ fn overview(report: &LatchReport, page: &mut Page) {
     );
 }
 
-/// Of several of the same name that which was had longest, with its part.
+/// Of several with the same name, the one held longest, with its share.
 fn longest(latch: &Latch) -> String {
     match latch.single.as_slice() {
         [] => String::new(),
@@ -391,7 +391,7 @@ fn waitings(latch: &Latch, top: usize, page: &mut Page) {
     page.table(&table);
 }
 
-/// The pages that such a lock was of.
+/// The pages that such a lock was for.
 fn pages(latch: &Latch, top: usize, page: &mut Page) {
     let of_pages = || latch.single.iter().filter(|single| single.lock.block.is_some());
     if of_pages().nth(1).is_none() {
@@ -424,7 +424,7 @@ fn who(holding: &Holding) -> String {
     }
 }
 
-/// The one, or how many they are.
+/// The only one, or how many there are.
 fn sessions(names: impl Iterator<Item = String>, backend_type: &str) -> String {
     let names: Vec<String> = names.collect();
     match names.as_slice() {
@@ -433,7 +433,7 @@ fn sessions(names: impl Iterator<Item = String>, backend_type: &str) -> String {
     }
 }
 
-/// What it did meanwhile, and how it had the lock.
+/// What the holder did meanwhile, and the mode.
 fn what(holding: &Holding) -> String {
     let how = match holding.mode {
         HoldMode::Shared => ", shared",

@@ -11,10 +11,10 @@ use crate::number::{counted, duration, microseconds, milliseconds};
 use crate::sums;
 use crate::trace::has_trace;
 
-/// What to do for latencies where there are none.
+/// What to do if there are no latencies.
 pub(crate) const HOW_TO_RECORD: &str = "Record them with 'dbtime record --exact'.";
 
-/// Stands for the time of no events.
+/// Shown for the time of no events.
 const NOTHING: &str = "-";
 
 pub(super) fn render(report: &LatencyReport, page: &mut Page) {
@@ -45,7 +45,7 @@ pub(super) fn render(report: &LatencyReport, page: &mut Page) {
     quality::problems(&report.problems, page);
 }
 
-/// All groups of all kinds, a line each.
+/// All groups of all kinds, one line each.
 pub(super) fn table_of_groups(report: &LatencyReport, page: &mut Page) {
     for kind in &report.kinds {
         page.paragraph(&format!(
@@ -88,7 +88,7 @@ pub(super) fn table_of_groups(report: &LatencyReport, page: &mut Page) {
     quality::problems(&report.problems, page);
 }
 
-/// How good quantiles are: the buckets of imported traces are wider.
+/// Accuracy of quantiles: the buckets of imported traces are wider.
 pub(crate) fn quantiles(meta: &Meta) -> &'static str {
     if has_trace(meta) {
         "quantiles are good to 6 %"
@@ -153,7 +153,7 @@ fn table(histogram: &Histogram) -> Table {
     table
 }
 
-/// What one event of a kind is.
+/// What an event of a kind is.
 pub(crate) fn explanation(of: &str, meta: &Meta) -> &'static str {
     match of {
         kind::COMMAND => {

@@ -38,7 +38,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
 
 const NOBODY_WAS_ACTIVE: &str = "No session of a client was active.";
 
-/// DB time alone.
+/// Only DB time.
 pub(super) fn render_db_time(report: &Report, page: &mut Page) {
     let amounts = Amounts::of(&report.meta);
     db_time(report, amounts, page);
@@ -52,7 +52,7 @@ pub(super) fn render_db_time(report: &Report, page: &mut Page) {
     }
 }
 
-/// How much there is, and how much that is at a time.
+/// How much there is in total, and on average at a time.
 fn db_time(report: &Report, amounts: Amounts, page: &mut Page) {
     let average = report
         .average_active_sessions()
@@ -73,7 +73,7 @@ fn db_time(report: &Report, amounts: Amounts, page: &mut Page) {
     }
 }
 
-/// What is meant by the words of the table.
+/// What the words in the table mean.
 fn words(report: &Report, shown: &Sums, page: &mut Page) {
     legend(shown, page);
     let is_by_wait = report.ledger.by.contains(&Dimension::Wait);
@@ -142,7 +142,7 @@ fn dimension_heading(dimension: &Dimension) -> &'static str {
     }
 }
 
-/// In the states that have no column of their own.
+/// Time in the states without a column of their own.
 fn other_ns(sums: &Sums) -> u128 {
     sums.state_ns(State::Stopped) + sums.state_ns(State::Unknown)
 }
@@ -150,8 +150,8 @@ fn other_ns(sums: &Sums) -> u128 {
 /// Heading, and nanoseconds of a row.
 type Column = (&'static str, fn(&Sums) -> u128);
 
-/// Columns of times: one per state, those without time in them left out if they have no column of their own,
-/// and none when the rows are single states or no state is known.
+/// Columns of times: one per state, but optional ones only if they have any time, and just the total if the rows are single
+/// states or no state is known.
 fn columns(sum: &Sums, by: &[Dimension]) -> Vec<Column> {
     if by.contains(&Dimension::State) || !sum.knows_states() {
         return vec![("total", Sums::total_ns)];
@@ -164,7 +164,7 @@ fn columns(sum: &Sums, by: &[Dimension]) -> Vec<Column> {
         ("sleep", |sums| sums.state_ns(State::Sleep)),
     ];
     if sum.state_ns(State::Cpu) > 0 {
-        // A source that knows no modes has none of the two.
+        // A source that does not know CPU modes has neither of the two.
         if sum.state_ns(State::User) + sum.state_ns(State::Kernel) == 0 {
             columns.drain(..2);
         }
@@ -177,7 +177,7 @@ fn columns(sum: &Sums, by: &[Dimension]) -> Vec<Column> {
     columns
 }
 
-/// `sections`: those that are shown, DB time first.
+/// `sections`: the ones to show, DB time first.
 fn table(ledger: &Ledger, sections: &[Section], amounts: Amounts) -> Table {
     let mut shown = Sums::default();
     sections
@@ -193,7 +193,7 @@ fn table(ledger: &Ledger, sections: &[Section], amounts: Amounts) -> Table {
     let mut table = Table::new(&text_heads, &number_heads);
     for &section in sections {
         let sum = ledger.sum(section);
-        // Where calls are traced a session may have been seen in a wait, for no time.
+        // If calls are traced, a session may have been seen in a wait for no time at all.
         let mut rows: Vec<&LedgerRow> = ledger
             .section(section)
             .filter(|row| row.sums.total_ns() > 0)
@@ -226,7 +226,7 @@ fn table(ledger: &Ledger, sections: &[Section], amounts: Amounts) -> Table {
             cells.extend(numbers(sums));
             table.row(cells);
         }
-        // The sum of one row says nothing new, except what DB time is.
+        // The sum of a single row says nothing new, except what DB time is.
         let name = match section {
             Section::DbTime => "DB time",
             Section::Idle | Section::Background if rows.len() + usize::from(idle.is_some()) == 1 => continue,
@@ -241,8 +241,8 @@ fn table(ledger: &Ledger, sections: &[Section], amounts: Amounts) -> Table {
     table
 }
 
-/// Takes out what background processes did while they waited for work: half a screen that tells nothing, in every report. Gives
-/// back how many rows that were, and their sum; a single row stays.
+/// Removes what background processes did while they waited for work: half a screen without information, in every report.
+/// Returns the number of rows, and their sum; a single row stays.
 fn idle_background(rows: &mut Vec<&LedgerRow>) -> Option<(usize, Sums)> {
     // The first process of a server has no wait interface: it sleeps until somebody connects.
     let sleeps = |row: &LedgerRow| {
@@ -262,8 +262,8 @@ fn idle_background(rows: &mut Vec<&LedgerRow>) -> Option<(usize, Sums)> {
     Some((idle.len(), sums))
 }
 
-/// Texts of the group. In the background idle waits stand beside others, so they are marked; and open transactions stand beside
-/// sessions that have none.
+/// Texts of the group. Background sections mix idle waits with others, so they are marked; and sessions with and without open
+/// transactions are mixed, too.
 fn labels(row: &LedgerRow, by: &[Dimension], columns: usize) -> Vec<String> {
     let mut labels = row.labels.clone();
     labels.resize(columns, String::new());

@@ -1,4 +1,4 @@
-//! Whom sessions waited for, and whom those waited for in turn: below a wait.
+//! Whom sessions waited for, and whom those waited for in turn: shown below a wait.
 
 use dbtime_model::CauseKind;
 

@@ -1,4 +1,4 @@
-//! Who had locks of the server's lock table, and who waited for them.
+//! Who held locks in the server's lock table, and who waited for them.
 
 use dbtime_model::SessionState;
 
@@ -69,7 +69,7 @@ pub(super) fn render(report: &LockReport, filter: &Filter, top: usize, page: &mu
     }
 }
 
-/// What a look did not find out.
+/// What sampling the table missed.
 fn left_out(report: &LockReport) -> String {
     let mut said = String::new();
     if report.torn > 0 {
@@ -90,7 +90,7 @@ fn left_out(report: &LockReport) -> String {
     said
 }
 
-/// Who had it for longest, and how.
+/// Who held it longest, and in which mode.
 fn by_whom(lock: &HeavyLock) -> String {
     let holders = lock.requests.iter().filter(|of| of.granted);
     let Some(of) = holders.max_by_key(|of| of.longest_ns) else {
@@ -145,7 +145,7 @@ fn uses(lock: &HeavyLock, top: usize, page: &mut Page) {
     }
 }
 
-/// Whose it is, and its statement.
+/// The session, and its statement.
 fn who(of: &LockRequest) -> String {
     let session = session(of);
     let with_statement = match of.session_state {

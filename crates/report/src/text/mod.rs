@@ -1,4 +1,4 @@
-//! Answers for a terminal. Computes nothing: every number is taken from the answers as it is.
+//! Answers for a terminal. Computes nothing: every number is taken from the answers unchanged.
 
 mod block_io;
 mod blockers;
@@ -106,14 +106,14 @@ pub fn render_summary(report: &Report, width: usize) -> String {
     page.finish()
 }
 
-/// What to ask next of the recording of this name; as [`render`].
+/// Next steps for recordings with these names; as [`render`].
 pub fn render_next_steps(steps: &[NextStep], recordings: &[&str], width: usize) -> String {
     let mut page = Page::new(width);
     next_step::render(steps, recordings, &mut page);
     page.finish()
 }
 
-/// A text of one paragraph, made printable and broken at blanks to fit so many columns.
+/// A paragraph of text, made printable and wrapped at blanks to this many columns.
 pub fn paragraph(text: &str, width: usize) -> String {
     let mut page = Page::new(width);
     page.paragraph(text);
@@ -128,7 +128,7 @@ pub(crate) fn first_lines(report: &Report) -> Vec<String> {
     })
 }
 
-/// What a comparison says before its tables, a paragraph each.
+/// What a comparison says before its tables, one paragraph each.
 pub(crate) fn diff_lines(diff: &Diff) -> Vec<String> {
     lines(|page| diff::head(diff, FirstLine::Whole, page))
 }
@@ -146,7 +146,7 @@ pub(crate) fn quality_lines(report: &Report) -> Vec<String> {
 /// Wide enough for a paragraph in one line.
 const UNBROKEN: usize = u16::MAX as usize;
 
-/// What is written on a page, a paragraph each.
+/// What gets written on a page, one paragraph each.
 fn lines(write: impl FnOnce(&mut Page)) -> Vec<String> {
     let mut page = Page::new(UNBROKEN);
     write(&mut page);
@@ -155,27 +155,27 @@ fn lines(write: impl FnOnce(&mut Page)) -> Vec<String> {
     lines.map(str::to_string).collect()
 }
 
-/// What was traced of the kernel, how, and what was noted, a paragraph each.
+/// What was traced of the kernel, how, and what was noted, one paragraph each.
 pub(crate) fn dive_source_lines(report: &DiveReport) -> Vec<String> {
     lines(|page| dive::about(report, page))
 }
 
-/// How many calls were traced, and what of that is exact, a paragraph each.
+/// How many calls were traced, and what of that is exact, one paragraph each.
 pub(crate) fn dive_exact_lines(report: &DiveReport) -> Vec<String> {
     lines(|page| dive::exactness(report, page))
 }
 
-/// What hit the calls, and is none of their time, a paragraph each.
+/// What hit the calls but is not their time, one paragraph each.
 pub(crate) fn dive_foreign_lines(report: &DiveReport) -> Vec<String> {
     lines(|page| dive::foreign(report, page))
 }
 
-/// How often a timer found the calls at work.
+/// How often a timer found the calls on a CPU.
 pub(crate) fn dive_samples_line(samples: &TimerSamples, trace: &KernelTrace) -> String {
     dive::samples_line(samples, trace)
 }
 
-/// What a state is called in a trace of the kernel.
+/// The name of a state in a trace of the kernel.
 pub(crate) fn dive_state(state: State) -> &'static str {
     dive::words(state)
 }
@@ -187,14 +187,14 @@ pub fn render_dive(report: &DiveReport, width: usize) -> String {
     page.finish()
 }
 
-/// What was asked of a trace of the kernel, without what is told with every answer; as [`render`].
+/// The answer about a trace of the kernel, without what goes with every answer; as [`render`].
 pub fn render_dive_answer(report: &DiveReport, width: usize) -> String {
     let mut page = Page::new(width);
     dive::answer(report, &mut page);
     page.finish()
 }
 
-/// What is said of two traces of the kernel before the tables.
+/// What is said about two traces of the kernel before the tables.
 pub(crate) fn dive_diff_lines(diff: &DiveDiff) -> Vec<String> {
     dive_diff::lines(diff)
 }
@@ -255,21 +255,21 @@ pub fn render_causes(report: &CauseReport, width: usize) -> String {
     page.finish()
 }
 
-/// Who had internal locks as text; as [`render`].
+/// Who held internal locks as text; as [`render`].
 pub fn render_latches(report: &LatchReport, width: usize) -> String {
     let mut page = Page::new(width);
     latches::render(report, &mut page);
     page.finish()
 }
 
-/// What would be if something took another time as text; as [`render`].
+/// The predicted effect of a change as text; as [`render`].
 pub fn render_what_if(report: &WhatIfReport, width: usize) -> String {
     let mut page = Page::new(width);
     what_if::render(report, &mut page);
     page.finish()
 }
 
-/// What grew of each session as text, of so many sessions; as [`render`].
+/// What grew in each of the `top` sessions as text; as [`render`].
 pub fn render_snapshot(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usize, width: usize) -> String {
     let mut page = Page::new(width);
     snapshot::render(snapshot, columns, top, &mut page);
@@ -283,7 +283,7 @@ pub fn render_chains(report: &CauseReport, width: usize) -> String {
     page.finish()
 }
 
-/// Sessions and statements for which others waited as text; as [`render`].
+/// Sessions and statements that others waited for as text; as [`render`].
 pub fn render_blockers(report: &CauseReport, width: usize) -> String {
     let mut page = Page::new(width);
     blockers::render(report, &mut page);
@@ -304,21 +304,21 @@ pub fn render_timeline(timeline: &Timeline, width: usize) -> String {
     page.finish()
 }
 
-/// What looking costs on a host as text; as [`render`].
+/// The cost of observation on a host as text; as [`render`].
 pub fn render_calibration(calibration: &Calibration, width: usize) -> String {
     let mut page = Page::new(width);
     calibration::render(calibration, &mut page);
     page.finish()
 }
 
-/// What changed between two recordings as text; as [`render`], but that the first line is the answer, however long it is.
+/// What changed between two recordings as text; as [`render`], except that the first line is the answer, however long.
 pub fn render_diff(diff: &Diff, width: usize) -> String {
     let mut page = Page::new(width);
     diff::render(diff, FirstLine::Whole, &mut page);
     page.finish()
 }
 
-/// The same for a terminal: the answer is in lines up to `width` columns, too.
+/// The same for a terminal: the answer is wrapped to `width` columns, too.
 pub fn render_diff_at_terminal(diff: &Diff, width: usize) -> String {
     let mut page = Page::new(width);
     diff::render(diff, FirstLine::Wrapped, &mut page);

@@ -1,4 +1,4 @@
-//! What to ask next: commands that can be copied, and why.
+//! Suggested next steps: commands to copy, and why.
 
 use super::page::Page;
 use crate::next_step::NextStep;
@@ -14,7 +14,7 @@ pub(super) fn render(steps: &[NextStep], recordings: &[&str], page: &mut Page) {
         if line.chars().count() <= page.width() {
             page.line(&line);
         } else {
-            // A command that is broken could not be copied.
+            // Not wrapped: a broken command could not be copied.
             page.line(&command);
             page.line(&format!("      {}", step.why));
         }

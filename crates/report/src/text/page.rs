@@ -1,28 +1,26 @@
-//! The page that a text report is written on. Nothing reaches the terminal but through here, and everything
-//! that passes is made printable.
+//! The page that a text report is written on. Everything that reaches the terminal goes through here, and is made printable.
 
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Row, Width, presets};
 
 use crate::number::seconds;
 use crate::printable::printable;
 
-/// Narrower than this no table of numbers can be.
+/// A table of numbers needs at least this width.
 const MIN_WIDTH: usize = 72;
 /// Blanks between columns.
 const GAP: u16 = 2;
-/// Longer texts may be broken in a table, but into pieces no shorter than this; words, where there is room for them, not at all.
+/// Longer texts may be broken in a table, but not into pieces shorter than this; words are not broken at all if there is room.
 const MIN_TEXT: u16 = 16;
 /// A text that would need more lines than this in a table ends in `...`.
 const MAX_LINES: usize = 4;
 
-/// A text report in the making.
+/// A text report under construction.
 pub(super) struct Page {
     width: u16,
     text: String,
 }
 
-/// A table: text columns at the left, numbers at the right, perhaps bars at the very right. Several parts share their
-/// columns.
+/// A table: text columns on the left, numbers on the right, possibly bars on the far right. Several parts share their columns.
 pub(super) struct Table {
     head: Vec<String>,
     text_columns: usize,
@@ -50,7 +48,7 @@ impl Table {
         }
     }
 
-    /// The last column has bars: they begin at its left.
+    /// Marks the last column as bars, which are left-aligned.
     pub(super) fn with_bars(mut self) -> Table {
         self.has_bars = true;
         self
@@ -65,7 +63,7 @@ impl Table {
         self.lines.push(Line::Rule);
     }
 
-    /// How narrow its text columns may be on a page of this width: as narrow as their longest words, where there is room for these.
+    /// The minimum widths of columns on a page of this width: for text, the longest words if they fit.
     fn least_widths(&self, content_widths: &[u16], page: usize, gap: u16) -> Vec<u16> {
         let columns = || content_widths.iter().enumerate();
         let least = |longest: &dyn Fn(usize) -> u16| -> Vec<u16> {
@@ -132,7 +130,7 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// Text, broken at blanks to fit the page. Blanks before it stand before each line, and two more before all but the first.
+    /// Text, wrapped at blanks to fit the page. Leading blanks indent each line, and all but the first by two more.
     pub(super) fn paragraph(&mut self, text: &str) {
         let rest = text.trim_start_matches(' ');
         let indent = u16::try_from(text.len() - rest.len()).unwrap_or(0);
@@ -173,7 +171,7 @@ impl Page {
         }
         let last = content.head.len() - 1;
         let content_widths = table.column_max_content_widths();
-        // Where it is tight, rather narrow gaps than broken names.
+        // If space is tight, narrow gaps are better than broken names.
         let wanted: usize = content_widths
             .iter()
             .map(|width| usize::from(width.saturating_add(GAP)))
@@ -217,38 +215,38 @@ impl Page {
     }
 }
 
-/// Stands for a line that is no row. It cannot be in a cell, because it is not printable.
+/// Marks a line that is not a row. It cannot occur in a cell, as it is not printable.
 const MARK: &str = "\u{1}";
 
-/// What is shown of longer texts fits into this; the table could not even count the columns of some of them.
+/// No text is shown beyond this; the table could not even count the columns of some of them.
 const MAX_CHARACTERS: usize = 4_096;
 
 fn cell(text: &str) -> Cell {
     Cell::new(printable(&cut(text).replace(['\n', '\r', '\t'], " ")))
 }
 
-/// As much of a text as anybody reads.
+/// As much of a text as anybody would read.
 fn cut(text: &str) -> &str {
     let end = text.char_indices().nth(MAX_CHARACTERS);
     &text[..end.map_or(text.len(), |(end, _)| end)]
 }
 
-/// A time as it stands in a table: nothing for none, so that zero and "less than a millisecond" differ.
+/// A time in a table: `-` for none, so that zero differs from "less than a millisecond".
 pub(super) fn time(ns: u128) -> String {
     if ns == 0 { "-".to_string() } else { seconds(ns) }
 }
 
-/// A time that is perhaps not known.
+/// A time that may not be known.
 pub(super) fn time_if_known(ns: Option<u128>) -> String {
     ns.map_or_else(|| "?".to_string(), time)
 }
 
-/// A part in percent, with one decimal.
+/// A percentage with one decimal.
 pub(super) fn percent(value: Option<f64>) -> String {
     value.map_or_else(String::new, |value| format!("{value:.1}"))
 }
 
-/// A bar for a part of the largest: any part that is not nothing is seen.
+/// A bar for a part of the largest: any part above zero is visible.
 pub(super) fn bar(part: u128, whole: u128) -> String {
     const LONGEST: f64 = 20.0;
     if part == 0 || whole == 0 {

@@ -164,7 +164,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     }
 }
 
-/// What could not be read. Lines that are not broken: paths in them are to be found and copied.
+/// What could not be read. Not wrapped: paths in these lines must be easy to find and copy.
 pub(super) fn problems(problems: &[String], page: &mut Page) {
     for problem in problems {
         page.line(&format!("  not read: {problem}"));

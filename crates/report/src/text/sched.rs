@@ -11,13 +11,13 @@ use crate::printable::printable;
 use crate::sched::{OtherTask, Sched, SchedSums, SwitchLine, priority_words, task_words};
 use crate::{statement_text, sums};
 
-/// Columns of a task in a line of a switch, as perf's.
+/// Width of the task column in the line of a switch, as in perf.
 const TASK: usize = 30;
-/// Tasks, events and names that are shown one by one.
+/// Tasks, events and names that are shown individually.
 const SHOWN: usize = 20;
-/// Characters of the text of a statement.
+/// Characters of a statement's text.
 const STATEMENT: usize = 40;
-/// Stands for what is not known.
+/// Shown for what is not known.
 const UNKNOWN: &str = "?";
 
 pub(super) fn render(sched: &Sched, clock: Clock, page: &mut Page) {
@@ -236,7 +236,7 @@ fn statements(sched: &Sched, page: &mut Page) {
     others(sched.statements.len(), "queries", page);
 }
 
-/// A wait event as elsewhere: in brackets what is none.
+/// The usual label of a wait event: in brackets if it is none.
 fn event_label(name: &str) -> String {
     match name.split_once(':') {
         Some((class, event)) if class == Wait::UNKNOWN => format!("[{event}]"),
@@ -333,14 +333,14 @@ pub fn render_switch_heading(width: usize) -> String {
     page.finish()
 }
 
-/// A single switch, with a line feed at the end.
+/// A single switch, with a newline at the end.
 pub fn render_switch(line: &SwitchLine, clock: Clock) -> String {
     let text = switch_line(line, clock);
     format!("{}\n", printable(&text).trim_end())
 }
 
 fn heading_of_switches(page: &mut Page) {
-    // The first six as perf's; those behind the bar are ours.
+    // The first six as in perf; those after the bar are ours.
     page.line(&format!(
         "{:>15} {:>6}  {:<TASK$}  {:>9}  {:>9}  {:>9} | {:<8}  {:<8}  {:<22}  {:<24}  {:>5}",
         "time",
@@ -367,7 +367,7 @@ fn heading_of_switches(page: &mut Page) {
 
 fn switch_line(line: &SwitchLine, clock: Clock) -> String {
     let wait = match line.wait_state {
-        // Pushed off inside a wait event or not.
+        // Whether or not it was preempted within a wait event.
         State::Runnable | State::Sleep | State::Disk | State::Stopped => line.wait.to_string(),
         _ => UNKNOWN.to_string(),
     };
@@ -387,7 +387,7 @@ fn switch_line(line: &SwitchLine, clock: Clock) -> String {
     )
 }
 
-/// Time of day, or seconds of the clock of the recording.
+/// Time of day, or seconds of the recording's clock.
 fn moment(ns: i64, clock: Clock) -> String {
     let us = ns.div_euclid(1_000);
     let (seconds, us) = (us.div_euclid(1_000_000), us.rem_euclid(1_000_000));

@@ -1,4 +1,4 @@
-//! Sessions, the busiest first; those that are not shown are summed.
+//! Sessions, busiest first; those that are not shown are summed.
 
 use dbtime_model::BackendType;
 
@@ -7,7 +7,7 @@ use crate::number::{Amounts, counted};
 use crate::report::Report;
 use crate::sessions::{SessionTime, SessionTotals};
 
-/// Sessions shown one by one.
+/// Sessions shown individually.
 const SESSIONS: usize = 10;
 
 pub(super) fn render(report: &Report, page: &mut Page) {

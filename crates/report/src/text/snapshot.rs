@@ -1,4 +1,4 @@
-//! A snapshot of sessions, in the manner of Snapper.
+//! A snapshot of sessions, in the style of Snapper.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -114,7 +114,7 @@ fn lines(sessions: &[SessionSnapshot], columns: &[SnapshotColumn], meta: &Meta, 
     }
 }
 
-/// Of the statements of which something was counted.
+/// The statements with counts that are not among those with the most time.
 fn statements_with_less_time(one: &SessionSnapshot) -> HashSet<u64> {
     let mut times: HashMap<u64, i128> = HashMap::new();
     for line in &one.lines {
@@ -128,15 +128,15 @@ fn statements_with_less_time(one: &SessionSnapshot) -> HashSet<u64> {
     times.into_iter().skip(STATEMENTS).map(|(id, _)| id).collect()
 }
 
-/// What is counted for no session in particular.
+/// Whether this is the server as a whole rather than a session.
 fn is_whole(session: &Session) -> bool {
     session.pid == 0 && session.id == SessionId::RECORDER
 }
 
-/// By the number that the database gives it, where its pid is not known.
+/// By its number in the database if its pid is not known.
 fn name(session: &Session, meta: &Meta) -> String {
     if is_whole(session) {
-        // As Oracle's people call it, whose files are read.
+        // Oracle's usual term, as it is Oracle's files that are read.
         let name = if meta.files.is_empty() {
             "server"
         } else {
@@ -150,7 +150,7 @@ fn name(session: &Session, meta: &Meta) -> String {
     }
 }
 
-/// Of a process of the server: what it is.
+/// For a process of the server: its kind.
 fn whose(session: &Session) -> String {
     match session.user.is_empty() {
         true if is_whole(session) => String::new(),
@@ -159,7 +159,7 @@ fn whose(session: &Session) -> String {
     }
 }
 
-/// CPU and waits against DB time, and what is not known.
+/// CPU and waits compared with DB time, and what is not known.
 fn explain(snapshot: &Snapshot, shown: &[SessionSnapshot], columns: &[SnapshotColumn], page: &mut Page) {
     let is_observed = snapshot.total.db_time_ns > 0;
     if is_observed {
@@ -201,7 +201,7 @@ fn explain(snapshot: &Snapshot, shown: &[SessionSnapshot], columns: &[SnapshotCo
     }
 }
 
-/// The database says more than there is.
+/// Whether the database reports more than there is.
 fn is_anomalous(one: &SessionSnapshot) -> bool {
     one.view
         .percent_of_db_time

@@ -1,4 +1,4 @@
-//! Stacks read as text.
+//! Views of stacks as text.
 
 use super::header::recording;
 use super::page::{Page, Table, percent};
@@ -27,7 +27,7 @@ pub(super) fn render(report: &StackReport, page: &mut Page) {
     }
 }
 
-/// Heading of a column of amounts: `total s`, or `total` of what has no unit.
+/// Heading of a column of amounts: `total s`, or `total` if they have no unit.
 fn column(what: &str, amounts: Amounts) -> String {
     match amounts.are_times() {
         true => format!("{what} s"),
@@ -90,7 +90,7 @@ fn call_tree(tree: &CallTree, what: &str, amounts: Amounts, page: &mut Page) {
             line(page, ["", &amounts.number(ns), "", "", ""], &name);
         }
     };
-    // What is not shown of a function comes after what is shown of it.
+    // The hidden part of a function comes after its shown callees.
     let mut open: Vec<(usize, u128)> = Vec::new();
     for (node, start) in tree.nodes.iter().zip(starts) {
         let depth = start.map_or(0, |start| node.depth - start);
@@ -98,7 +98,7 @@ fn call_tree(tree: &CallTree, what: &str, amounts: Amounts, page: &mut Page) {
             hidden(page, ns, depth);
         }
         if start.is_none() {
-            // What else it called is a root, too.
+            // Its other callees are roots, too.
             open.push((0, node.hidden_ns));
             continue;
         }
@@ -162,7 +162,7 @@ fn functions(times: &FunctionTimes, what: &str, amounts: Amounts, page: &mut Pag
     page.table(&table);
 }
 
-/// Less than this part without names, in percent, is not worth a line.
+/// A smaller part without names, in percent, is not worth a line.
 const WITHOUT_NAME: f64 = 5.0;
 
 fn without_names(times: &FunctionTimes, meta: &Meta, page: &mut Page) {

@@ -6,7 +6,7 @@ use crate::report::Report;
 use crate::server_start::start_of_server;
 use crate::stacks::StackTime;
 
-/// So many frames at the root that equal those of the stack before are worth one line.
+/// Frames at the root are folded into one line if at least this many equal those of the previous stack.
 const WORTH_FOLDING: usize = 4;
 
 pub(super) fn render(report: &Report, page: &mut Page) {

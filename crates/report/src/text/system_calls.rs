@@ -1,13 +1,13 @@
-//! System calls of strace and perf trace, the longest time first.
+//! System calls of strace and perf trace, longest time first.
 
 use super::page::{Page, Table, percent};
 use crate::number::{microseconds, milliseconds};
 use crate::system_calls::{SystemCall, SystemCalls};
 
-/// Calls shown one by one.
+/// Calls shown individually.
 const CALLS: usize = 15;
 
-/// Stands for what is not known, or not there.
+/// Shown for what is not known, or does not exist.
 const NOTHING: &str = "-";
 
 pub(super) fn render(calls: &SystemCalls, page: &mut Page) {

@@ -12,15 +12,15 @@ use crate::statement_text::beginning;
 use crate::sums::percent as percent_of;
 use crate::timeline::{Mark, MarkKind, Timeline, TimelineValue};
 
-/// Columns between ticks, at least.
+/// Minimum number of columns between ticks.
 const TICK_COLUMNS: f64 = 9.0;
 /// Gaps that are listed.
 const GAPS: usize = 5;
 /// Marks that are listed.
 const MARKS: usize = 20;
-/// Letter of what is left out.
+/// Letter for what is left out.
 const OTHER: char = '.';
-/// Characters of the text of a statement.
+/// Characters of a statement's text.
 const TEXT: usize = 80;
 
 pub(super) fn render(timeline: &Timeline, page: &mut Page) {
@@ -50,7 +50,7 @@ fn heading(timeline: &Timeline) -> String {
     )
 }
 
-/// What each letter is.
+/// The meaning of each letter.
 fn values(timeline: &Timeline, letters: &[char], page: &mut Page) {
     let amounts = Amounts::of(&timeline.meta);
     let has_texts = timeline.values.iter().any(|value| value.text.is_some());
@@ -160,14 +160,14 @@ fn chart(timeline: &Timeline, letters: &[char], page: &mut Page) {
             bar.resize(end.max(bar.len()), *letter);
         }
         if let Some(at) = line_of_cpus {
-            // At the right edge of so many CPUs.
+            // At the right edge of this many CPUs.
             if bar.len() <= at {
                 bar.resize(at + 1, ' ');
             }
             bar[at] = '|';
         }
         if *total * scale > columns as f64 + 0.5 {
-            // Higher than the picture: a bucket too short to count as a peak.
+            // Exceeds the picture: a bucket too short to count as a peak.
             bar.truncate(columns);
             bar.push('>');
         }
@@ -283,7 +283,7 @@ fn marks(timeline: &Timeline, page: &mut Page) {
     page.table(&table);
 }
 
-/// A moment: the time of day, with the date where there are several days; seconds where the clock is none of the day.
+/// A moment: the time of day, with the date if there are several days; seconds if the clock has no time of day.
 fn when(timeline: &Timeline, us: i64) -> String {
     match timeline.meta.collector.clock {
         Clock::Utc => {

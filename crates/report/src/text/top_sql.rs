@@ -10,9 +10,9 @@ use crate::sums::Sums;
 use crate::sums::percent as percent_of;
 use crate::top_sql::{NoStatements, StatementTime};
 
-/// Statements shown one by one.
+/// Statements shown individually.
 const STATEMENTS: usize = 10;
-/// Characters of a text.
+/// Characters of a statement's text.
 const TEXT: usize = 120;
 /// pgss_ProcessUtility in contrib/pg_stat_statements.
 const OWN_NUMBER: &str = "* dbtime's fingerprint of the text: pg_stat_statements removes the id of a utility statement on its \
@@ -39,7 +39,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         true => "fingerprint",
         false => "query",
     };
-    // Where all of them are, the head of the column says it.
+    // If it applies to all of them, the heading of the column says so.
     let marks = !report.meta.database.has_fingerprints();
     let counts = &top.counts;
     let mut heads = vec!["DB time", "%", "AAS", "on CPU", "disk"];
@@ -92,7 +92,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     }
 }
 
-/// Calls, rows where they are counted, and time per call; `~` where none was counted.
+/// Calls, rows if they are counted, and time per call; `~` if none was counted.
 fn counted_cells(of: Option<CountedStatement>, counts: &StatementCounts) -> Vec<String> {
     let number = |number: u128| match counts.are_at_least() {
         true => format!(">={number}"),
@@ -158,7 +158,7 @@ fn told_of(counts: &StatementCounts) -> String {
     text
 }
 
-/// `marks`: what is no id of the server has a star.
+/// `marks`: ids that are not the server's get a star.
 fn id(statement: &StatementTime, marks: bool) -> String {
     match (&statement.sql_id, statement.id) {
         (Some(sql_id), _) => sql_id.clone(),

@@ -1,14 +1,14 @@
-//! Locks of the server's lock table that were waited for, in a line.
+//! Locks of the server's lock table that were waited for, in one line.
 
 use crate::locks::LockShare;
 use crate::number::{counted, seconds};
 
 /// Locks that are named.
 const MOST: usize = 3;
-/// One part in so many of the time has to be not known that it is told.
+/// Unknown time is mentioned if it is at least one in this many parts.
 const MANY: u128 = 1_000;
 
-/// `relation public.orders in shop: 4.213 s, 2 others: 0.310 s`. None: of none it is known.
+/// `relation public.orders in shop: 4.213 s, 2 others: 0.310 s`. None: no lock is known.
 pub(super) fn line(locks: &[LockShare]) -> Option<String> {
     let named = locks.iter().take(MOST);
     let mut parts: Vec<String> = named
@@ -22,7 +22,7 @@ pub(super) fn line(locks: &[LockShare]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// The same of a wait for locks that took so long, with what is not known of it.
+/// The same for a wait for locks that took `all_ns`, with what is not known.
 pub(super) fn line_of_all(locks: &[LockShare], all_ns: u128) -> Option<String> {
     let mut line = line(locks)?;
     let known: u128 = locks.iter().map(|share| share.ns).sum();

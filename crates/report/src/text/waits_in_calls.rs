@@ -1,4 +1,4 @@
-//! Waits and system calls of the same session, beside each other.
+//! Waits and system calls of the same session, side by side.
 
 use super::page::{Page, Table, percent};
 use crate::number::{counted, duration, milliseconds, seconds};
@@ -163,7 +163,7 @@ fn inside(matrix: &Matrix) -> Table {
     table
 }
 
-/// `read 7, semop 1`: those inside; calls that only reach into a wait are not named.
+/// `read 7, semop 1`: those inside; calls that merely overlap a wait are not named.
 fn named(calls: &[CallTime]) -> String {
     let inside: Vec<String> = calls
         .iter()

@@ -1,4 +1,4 @@
-//! What would be if something took another time.
+//! The predicted effect of a change.
 
 use super::page::{Page, Table};
 use super::{header, quality};

@@ -1,29 +1,29 @@
 //! Buckets of time: how wide they are, where they begin, and which part of a row's time is in which.
 //!
-//! A row knows its second (or its window of several), not the moment: its time is spread evenly over it. What is longer than its
-//! second (an imported wait, and a turn of `dbtime sched`, stand in the second in which they ended; a total without a sample waits
-//! for one) lies before its end ([`super::placement`]).
+//! A row has its second (or its window of several), not an exact time: its time is spread evenly over it. What is longer than its
+//! second (an imported wait and a turn of `dbtime sched` are in the second in which they ended; a total without a sample waits for
+//! one) extends back from its end ([`super::placement`]).
 
 use crate::filter::SECOND_US;
 use crate::round_seconds::round_seconds;
 use crate::scan::Period;
 
-/// More buckets than these are no picture any longer.
+/// With more buckets, a picture is not readable any more.
 pub(super) const MOST_BUCKETS: i128 = 10_000;
 
 /// How wide the buckets are to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BucketWidth {
-    /// So many of a round length at most.
+    /// At most this many, of a round length.
     AtMost(usize),
-    /// So many seconds.
+    /// This many seconds each.
     Seconds(u32),
 }
 
-/// Why there are no such buckets.
+/// Why such buckets are not possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WidthError {
-    /// Rows stand for longer, or would be cut.
+    /// Rows stand for longer times, or would be cut.
     #[error(
         "rows of this recording stand for {resolution_s} s: buckets must be a multiple of that, not {width_s} s"
     )]
@@ -54,7 +54,7 @@ pub(crate) struct Buckets {
 }
 
 impl Buckets {
-    /// Of a period that is not empty. `resolution_s`: what a row stands for.
+    /// For a period that is not empty. `resolution_s`: what a row stands for.
     pub(crate) fn new(period: Period, width: BucketWidth, resolution_s: u32) -> Result<Buckets, WidthError> {
         let resolution_s = resolution_s.max(1);
         let of_width = |width_s: i64| Buckets {
@@ -71,7 +71,7 @@ impl Buckets {
                 let fits = |buckets: &Buckets| buckets.count() <= most;
                 let mut widths =
                     round_seconds().map(|width_s| of_width(whole(width_s.saturating_add(resolution_s - 1))));
-                // The widest hold all of time: it lies in two of them at most.
+                // The widest span all of time: at most two of them are needed.
                 Ok(widths.find(fits).unwrap_or_else(|| of_width(i64::MAX)))
             }
             BucketWidth::Seconds(width_s) => {
@@ -100,15 +100,15 @@ impl Buckets {
         usize::try_from(self.count()).unwrap_or(0)
     }
 
-    /// Seconds of a whole one.
+    /// Width of a whole bucket, seconds.
     pub(crate) fn width_s(&self) -> i64 {
         i64::try_from(self.width / i128::from(SECOND_US)).unwrap_or(i64::MAX)
     }
 
-    /// Begin and end of one, cut to the period.
+    /// Begin and end of a bucket, cut to the period.
     pub(crate) fn bounds(&self, bucket: usize) -> Period {
         let begin = (self.from.div_euclid(self.width) + bucket as i128) * self.width;
-        // Both are within the period, whose ends are of 64 bits.
+        // Both are within the period, whose ends have 64 bits.
         let us = |moment: i128| i64::try_from(moment).unwrap_or(i64::MAX);
         Period {
             from_us: us(begin.max(self.from)),
@@ -117,15 +117,15 @@ impl Buckets {
         }
     }
 
-    /// Begin and end of a row's second, or window; the end is in the period, the begin perhaps before. Rows outside of the period
-    /// count for its ends.
+    /// Begin and end of a row's second, or window; the end is in the period, the begin may be before it. Rows outside of the
+    /// period count at its ends.
     pub(super) fn window(&self, time_us: i64) -> (i128, i128) {
         let window_of = |moment: i128| moment.div_euclid(self.window) * self.window;
         let begin = window_of(time_us.into()).clamp(window_of(self.from), window_of(self.to - 1));
         (begin, (begin + self.window).min(self.to))
     }
 
-    /// When so much time of a row was. `is_long`: what is more than fits into its second lies before it.
+    /// When this time of a row was. `is_long`: what exceeds its second was before it.
     pub(crate) fn lies(&self, time_us: i64, ns: u128, is_long: bool) -> (i128, i128) {
         let (begin, end) = self.window(time_us);
         let from = end.saturating_sub(microseconds(ns));
@@ -136,30 +136,30 @@ impl Buckets {
         }
     }
 
-    /// A time whose end is in the period, the begin perhaps before.
+    /// A time whose end is in the period, while its begin may be before it.
     pub(super) fn between(&self, from_us: i64, to_us: i64) -> (i128, i128) {
         let end = i128::from(to_us).clamp(self.from + 1, self.to);
         (i128::from(from_us).min(end - 1), end)
     }
 
-    /// The same of a row that need not be in the period.
+    /// Like [`Buckets::lies`], for a row that need not be in the period.
     pub(super) fn lies_anywhere(&self, time_us: i64, ns: u128) -> (i128, i128) {
         let begin = i128::from(time_us).div_euclid(self.window) * self.window;
         let end = begin + self.window;
         (begin.min(end.saturating_sub(microseconds(ns))), end)
     }
 
-    /// Hands an amount out to the buckets in which it was; gives back what was before the first.
+    /// Distributes an amount over the buckets in which it was; returns what was before the first.
     pub(crate) fn share(
         &self,
         (begin, end): (i128, i128),
         amount: u128,
         mut give: impl FnMut(usize, u128),
     ) -> u128 {
-        // A moment is in the bucket that ends with it.
+        // A time without length is in the bucket that ends with it.
         let begin = begin.min(end - 1);
         let length = (end - begin).unsigned_abs();
-        // What lies up to a moment; parts are differences of these, so that they sum to the whole.
+        // The amount up to a moment; parts are differences of these, so that they add up to the whole.
         let due = |moment: i128| {
             part(
                 amount,
@@ -191,7 +191,7 @@ pub(super) fn microseconds(ns: u128) -> i128 {
     i128::try_from(ns / 1_000).unwrap_or(i128::MAX)
 }
 
-/// `amount` × `part` / `whole`, of `part` ≤ `whole`, without overflow.
+/// `amount` × `part` / `whole`, for `part` ≤ `whole`, without overflow.
 fn part(amount: u128, part: u128, whole: u128) -> u128 {
     match amount.checked_mul(part) {
         Some(product) => product / whole,
@@ -220,7 +220,7 @@ mod tests {
         Buckets::new(period(from_us, to_us), width, resolution_s).expect("they are allowed")
     }
 
-    /// What a row gives to each bucket, and what lies before them.
+    /// What a row gives to each bucket, and what is before them.
     fn shared(buckets: &Buckets, time_us: i64, ns: u128, is_long: bool) -> (Vec<u128>, u128) {
         let mut all = vec![0; buckets.len()];
         let before = buckets.share(buckets.lies(time_us, ns, is_long), ns, |bucket, part| {
@@ -314,7 +314,7 @@ mod tests {
             shared(&buckets, 7 * SECOND, 700_000_000, true),
             (vec![700_000_000, 0, 0, 0], 0)
         );
-        // A row of the moment at which the period ended, and what is outside of it, count for its ends.
+        // A row at the end of the period, and rows outside of it, count at its ends.
         assert_eq!(
             shared(&buckets, 22 * SECOND, 1_000, true),
             (vec![0, 0, 0, 1_000], 0)

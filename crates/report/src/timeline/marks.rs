@@ -1,9 +1,9 @@
-//! What the server did for itself, and what the recorder noted: marks on a time line.
+//! What the server did for itself, and what the recorder noted: marks on a timeline.
 //!
-//! A checkpoint is when the checkpointer reads, writes or flushes files other than the log, or waits between two writes: it does so
-//! in nothing else (CheckpointerMain in src/backend/postmaster/checkpointer.c). Work of autovacuum has a name that the worker reports
-//! as its statement (autovac_report_activity in src/backend/postmaster/autovacuum.c). Both are known to the second (or the window
-//! that a row stands for).
+//! A checkpoint is running when the checkpointer reads, writes or flushes files other than the WAL, or waits between two writes: it
+//! does so only in checkpoints (CheckpointerMain in src/backend/postmaster/checkpointer.c). Autovacuum work has a name that the
+//! worker reports as its statement (autovac_report_activity in src/backend/postmaster/autovacuum.c). Both are known to the second (or
+//! the window that a row stands for).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,15 +16,15 @@ use crate::filter::SECOND_US;
 use crate::scan::{Activity, Period};
 use crate::statement_text::NOT_RECORDED;
 
-/// More are no picture any longer.
+/// With more, a picture is not readable any more.
 const MOST_MARKS: usize = 5_000;
 
-/// What a mark is.
+/// Kind of a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MarkKind {
     /// A checkpoint, or a restartpoint of a standby.
     Checkpoint,
-    /// A worker of autovacuum had work on one table.
+    /// An autovacuum worker worked on one table.
     Autovacuum,
     /// Something that the recorder noted: a moment, for example that of a restart.
     Note,
@@ -34,7 +34,7 @@ impl MarkKind {
     /// Every kind, in the order of pictures.
     pub const ALL: [MarkKind; 3] = [MarkKind::Checkpoint, MarkKind::Autovacuum, MarkKind::Note];
 
-    /// What stands for it where there is room for a letter.
+    /// Its letter, where there is room for only one.
     pub fn letter(self) -> char {
         match self {
             MarkKind::Checkpoint => 'c',
@@ -53,12 +53,12 @@ impl MarkKind {
     }
 }
 
-/// A mark on a time line.
+/// A mark on a timeline.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
     /// Begin, microseconds since the Unix epoch.
     pub from_us: i64,
-    /// End, microseconds since the Unix epoch, exclusive; of a note its begin.
+    /// End, microseconds since the Unix epoch, exclusive; for a note its begin.
     pub to_us: i64,
     /// What it is.
     pub kind: MarkKind,
@@ -76,7 +76,7 @@ impl Mark {
 /// Finds marks in rows of activity.
 pub(crate) struct Marks {
     window_us: i64,
-    /// Windows in which a checkpoint was at work.
+    /// Windows in which a checkpoint was running.
     checkpoints: BTreeSet<i64>,
     /// First and last window of each worker's statement.
     vacuums: BTreeMap<(SessionId, u64), (i64, i64)>,
@@ -110,7 +110,7 @@ impl Marks {
         }
     }
 
-    /// Those in the period, cut to it, in order of time; the longest, if they are very many. And how many others there are.
+    /// Those in the period, cut to it, in order of time; only the longest, if there are very many. And how many others there are.
     pub(crate) fn finish(self, meta: &Meta, period: Period, dimensions: &Dimensions) -> (Vec<Mark>, usize) {
         let mut marks: Vec<Mark> = Vec::new();
         for from_us in self.checkpoints {
@@ -155,10 +155,10 @@ impl Marks {
     }
 }
 
-/// True for a wait in which the checkpointer is at a checkpoint only.
+/// True for a wait that the checkpointer has only in a checkpoint.
 fn is_of_a_checkpoint(wait: &Wait) -> bool {
     match &*wait.class {
-        // The log it switches to the next file, too (archive_timeout).
+        // It also switches WAL files (archive_timeout).
         "IO" => !wait.event.starts_with("WAL"),
         "Timeout" => &*wait.event == "CheckpointWriteDelay",
         _ => false,

@@ -1,7 +1,7 @@
-//! A time line: average active sessions by one dimension, bucket of time by bucket.
+//! A timeline: average active sessions by one dimension, bucket by bucket.
 //!
-//! Time is conserved: the buckets, and what lies before the first (an imported wait that began before the period), sum to the DB
-//! time that the ledger has of the same rows. Seconds in which nothing was recorded are no part of a bucket's length.
+//! Time is conserved: the buckets, and what is before the first (an imported wait that began before the period), add up to the ledger's DB
+//! time for the same rows. Seconds in which nothing was recorded do not count towards a bucket's length.
 
 mod buckets;
 mod marks;
@@ -37,18 +37,18 @@ use placement::{Placement, Reach};
 use recorded::{RecordedSeconds, recorded_ns};
 use told::ToldTimes;
 
-/// What a time line is about.
+/// What a timeline shows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimelineOptions {
     /// Which rows count.
     pub filter: Filter,
-    /// By what sessions are told apart.
+    /// What sessions are grouped by.
     pub by: Dimension,
     /// How wide the buckets are.
     pub width: BucketWidth,
-    /// Values to show one by one: those with the most time.
+    /// How many values to show individually: those with the most time.
     pub top: usize,
-    /// Statements of an SQL trace one by one that differ in literals only.
+    /// Shows statements of an SQL trace that differ only in literals one by one.
     pub each_literal: bool,
 }
 
@@ -64,7 +64,7 @@ impl Default for TimelineOptions {
     }
 }
 
-/// Average active sessions over time. Amounts are nanoseconds, or what the recording counts in their place.
+/// Average active sessions over time. Amounts are nanoseconds, or what the recording counts instead.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timeline {
     /// What the recording says about itself.
@@ -73,42 +73,42 @@ pub struct Timeline {
     pub filter: Filter,
     /// The time it covers.
     pub period: Period,
-    /// By what sessions are told apart.
+    /// What sessions are grouped by.
     pub by: Dimension,
     /// Width of a whole bucket, seconds.
     pub width_s: i64,
-    /// What is told apart, from the bottom of a picture to its top; what is left out last.
+    /// From the bottom of a picture to its top; the sum of those left out comes last.
     pub values: Vec<TimelineValue>,
-    /// In order, without a hole between them.
+    /// In order and contiguous.
     pub buckets: Vec<TimelineBucket>,
-    /// Times of which nothing was recorded.
+    /// Times in which nothing was recorded.
     pub gaps: Vec<Period>,
-    /// What the server did for itself, and what was noted, of whatever sessions the filter lets through.
+    /// What the server did for itself, and what was noted, whichever sessions the filter lets through.
     pub marks: Vec<Mark>,
-    /// The most of any bucket of which at least a tenth was recorded: average active sessions, or samples (counts) per second.
+    /// The maximum of the buckets of which at least a tenth was recorded: average active sessions, or samples (counts) per second.
     pub peak: f64,
     /// DB time of all buckets, and [`Timeline::before_ns`].
     pub db_time_ns: u128,
-    /// Of that, what lies before the first bucket: intervals that began before the period, and ended in it.
+    /// Of that, what is before the first bucket: intervals that began before the period, and ended in it.
     pub before_ns: u128,
     /// How much of the period was recorded.
     pub recorded_ns: u128,
     /// CPUs of the host; none when they are not known, or the recording counts no time.
     pub cpus: Option<u32>,
-    /// Of the dimension nothing is known in this recording.
+    /// The recording says nothing about the dimension.
     pub is_not_recorded: bool,
-    /// How the times came to be.
+    /// How the times were measured.
     pub fidelity: Option<FidelityMix>,
     /// What could not be read.
     pub problems: Vec<String>,
 }
 
-/// A value of the dimension, or all that are left out.
+/// A value of the dimension, or the sum of those left out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimelineValue {
     /// As it was recorded.
     pub label: String,
-    /// Text of a statement that is told by its id.
+    /// Text of a statement that is labelled by its id.
     pub text: Option<String>,
     /// It stands for all that are left out.
     pub is_other: bool,
@@ -116,7 +116,7 @@ pub struct TimelineValue {
     pub count: usize,
     /// Its time.
     pub ns: u128,
-    /// The most of it in any such bucket, and in which.
+    /// Its maximum in these buckets (see [`Timeline::peak`]), and in which.
     pub peak: Option<(f64, usize)>,
 }
 
@@ -139,7 +139,7 @@ impl TimelineBucket {
 }
 
 impl TimelineValue {
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> String {
         match self.is_other {
             true => counted(self.count, "other"),
@@ -148,7 +148,7 @@ impl TimelineValue {
     }
 }
 
-/// CPUs that are more times the highest bucket than this would make nothing of it.
+/// With more CPUs than this many times the highest bucket, a line of them would dwarf the buckets.
 const CPUS_BEYOND: f64 = 3.0;
 
 impl Timeline {
@@ -160,7 +160,7 @@ impl Timeline {
         }
     }
 
-    /// The number of CPUs, where a line of them is drawn.
+    /// The number of CPUs, if a line of them is drawn.
     pub fn line_of_cpus(&self) -> Option<f64> {
         let cpus = self.cpus.map(f64::from);
         cpus.filter(|cpus| *cpus <= CPUS_BEYOND * self.peak)
@@ -171,13 +171,13 @@ impl Timeline {
         (us as f64 - self.meta.start_us as f64) / SECOND_US as f64
     }
 
-    /// The kinds of marks that there are, in the order of pictures.
+    /// The kinds of marks there are, in the order of pictures.
     pub fn mark_kinds(&self) -> Vec<MarkKind> {
         let is_there = |kind: &MarkKind| self.marks.iter().any(|mark| mark.kind == *kind);
         MarkKind::ALL.into_iter().filter(is_there).collect()
     }
 
-    /// True when there is a mark of this kind in a time.
+    /// True when there is a mark of this kind in a period.
     pub fn has_mark(&self, kind: MarkKind, period: Period) -> bool {
         self.marks
             .iter()
@@ -189,7 +189,7 @@ impl Timeline {
         Amounts::of(&self.meta).are_times()
     }
 
-    /// Average active sessions (samples, counts per second) of so much in a time; none when nothing was recorded in it.
+    /// Average active sessions (samples, counts per second) for this much in a time; none when nothing was recorded in it.
     pub fn rate(&self, ns: u128, recorded_ns: u128) -> Option<f64> {
         let unit_ns = if self.are_sessions() { 1.0 } else { 1e9 };
         (recorded_ns > 0).then(|| ns as f64 * unit_ns / recorded_ns as f64)
@@ -199,7 +199,7 @@ impl Timeline {
 /// Average active sessions over time.
 ///
 /// # Errors
-/// The filter names what is not in the recording; it knows no times; there are no such buckets.
+/// The filter names something that is not in the recording; the recording has no times; such buckets are not possible.
 pub fn timeline(source: &Source, options: &TimelineOptions) -> Result<Timeline, ReportError> {
     let meta = source.meta();
     if meta.collector.clock == Clock::None {
@@ -207,7 +207,7 @@ pub fn timeline(source: &Source, options: &TimelineOptions) -> Result<Timeline, 
     }
     let mut dimensions = load(source, &options.filter)?;
     let reach = reach(meta);
-    // Of everybody: that nobody was active is no gap.
+    // Of all sessions: that nobody was active is not a gap.
     let mut recorded = RecordedSeconds::default();
     let mut marks = Marks::new(meta);
     let whole = scan(source, &mut dimensions, &Filter::default(), |activity| {
@@ -318,8 +318,8 @@ pub fn timeline(source: &Source, options: &TimelineOptions) -> Result<Timeline, 
     Ok(answer)
 }
 
-/// What a session has in a second beyond a second began before it. Not so in samples of other tools: several tasks may be one session,
-/// and a second without a sample is not one without recording.
+/// Whether what a session has in a second beyond a second began before it. Not so in samples of other tools: several tasks may be one
+/// session, and a second without a sample is not one without recording.
 pub(crate) fn is_long(meta: &Meta) -> bool {
     meta.files.is_empty() || meta.collector.tier != "sampled"
 }
@@ -341,7 +341,7 @@ struct Name {
     text: Option<String>,
 }
 
-/// The values that are shown, in order, and for each name which of them it is.
+/// The values that are shown, in order, and for each name the index of its value.
 fn chosen(
     names: &[Name],
     sums: &FastMap<(usize, u32), u128>,
@@ -389,7 +389,8 @@ fn chosen(
     (values, places)
 }
 
-/// What comes lower: time in no wait event, and what waits for a CPU, so that they can be held against the line of the CPUs; states in the order of the ledger's columns.
+/// What is drawn lower: time in no wait event, and time waiting for a CPU, so that both can be compared with the line of the CPUs; states
+/// in the order of the ledger's columns.
 fn layer(by: Dimension, label: &str) -> usize {
     match by {
         Dimension::Wait | Dimension::WaitClass => match label {
@@ -405,7 +406,7 @@ fn layer(by: Dimension, label: &str) -> usize {
     }
 }
 
-/// The most of each value, and of all: of buckets of which at least a tenth is there. In what is shorter a tick of the kernel's
+/// The maximum of each value, and of all, in buckets of which at least a tenth was recorded. In shorter ones, a tick of the kernel's
 /// accounting would be a peak.
 fn find_peaks(timeline: &mut Timeline) {
     let least_ns = u128::from(timeline.width_s.unsigned_abs()) * 100_000_000;

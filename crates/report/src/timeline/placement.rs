@@ -1,7 +1,7 @@
-//! The time of sessions on its way into buckets: what of it was when, as far as rows tell.
+//! Puts the time of sessions into buckets: what of it was when, as far as rows tell.
 //!
-//! A session does one thing at a time. Where its rows of a second hold more than the second, the long ones among them began before
-//! it: they are laid end to end, the shortest last, back from the end of the second.
+//! A session does one thing at a time. If its rows of a second have more time than the second, the long ones among them began
+//! before it: they are laid end to end, the shortest last, back from the end of the second.
 
 use crate::fast_map::FastMap;
 
@@ -11,22 +11,22 @@ use super::buckets::{Buckets, microseconds};
 use super::recorded::RecordedSeconds;
 use super::told::ToldTimes;
 
-/// Cells that are kept until the rows of their second are complete. Rows of a second stand close together in a recording; should
-/// they not, what is apart is laid apart.
+/// Maximum number of cells to keep until the rows of their second are complete. Rows of a second are close together in a
+/// recording; any that are not are placed separately.
 const OPEN_CELLS: usize = 100_000;
 
 /// When the time of the rows of a second was.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// In that second: of several tasks there may be more than passed.
+    /// In that second: several tasks may have more time than passed.
     Second,
-    /// In it, and what one session has beyond it before it.
+    /// In it, except what one session has beyond it: that was before.
     Back,
-    /// In the time that is told of as a whole and ends with it.
+    /// In the time that is reported as a whole and ends with it.
     Told(ToldTimes),
 }
 
-/// What is kept: time by group, of a second of a session.
+/// Time by group, in one second of a session.
 type Second = FastMap<u32, u128>;
 
 /// Adds up time by bucket and group.
@@ -134,7 +134,8 @@ mod tests {
         Buckets::new(period, BucketWidth::Seconds(width_s), 1).expect("they are few")
     }
 
-    /// Of one session: second, group and milliseconds; milliseconds by bucket of a second and group, and those before.
+    /// Rows of one session: second, group and milliseconds. Returns milliseconds by bucket of a second and group, and those
+    /// before.
     fn placed(rows: &[(i64, u32, u64)], reach: Reach) -> (Vec<[u128; 2]>, u128) {
         let buckets = buckets(12, 1);
         let mut recorded = RecordedSeconds::default();
@@ -174,7 +175,7 @@ mod tests {
             ..CoveredPeriod::default()
         };
         let times = || Reach::Told(ToldTimes::of(&[period(-2, 2), period(4, 9)]));
-        // More than one session has: samples of several.
+        // More time than one session has: samples of several.
         let (found, before) = placed(&[(8, 0, 10_000), (8, 1, 500)], times());
         let mut expected = vec![[0, 0]; 12];
         expected[4..9].fill([2_000, 100]);
@@ -182,7 +183,7 @@ mod tests {
         // What was before the part that is drawn.
         let (found, before) = placed(&[(1, 0, 4_000)], times());
         assert_eq!((found[0], found[1], before), ([1_000, 0], [1_000, 0], 2_000));
-        // Of no time that is told of.
+        // In no time that is reported.
         let (found, before) = placed(&[(11, 1, 700)], times());
         assert_eq!((found[11], before), ([0, 700], 0));
     }

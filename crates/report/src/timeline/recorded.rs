@@ -1,4 +1,4 @@
-//! What of a period was recorded. Where nothing was, a time line has a gap, and not zero.
+//! Which parts of a period were recorded. Where nothing was, a timeline has a gap, not zero.
 
 use std::collections::BTreeMap;
 
@@ -6,27 +6,27 @@ use super::buckets::Buckets;
 use crate::filter::SECOND_US;
 use crate::scan::Period;
 
-/// The seconds of which there are rows, with the longest time in each.
+/// The seconds that have rows, with the longest time in each.
 #[derive(Debug, Default)]
 pub(super) struct RecordedSeconds {
-    /// Of any session, in the period or not: of a row.
+    /// The longest row of any session, in the period or not.
     seen: BTreeMap<i64, u128>,
-    /// Of the sessions that are drawn: of all rows of a session.
+    /// The most time of a session in all of its rows, among sessions that are drawn.
     placed: BTreeMap<i64, u128>,
 }
 
 impl RecordedSeconds {
-    /// There is a row of this second, of so much time.
+    /// There is a row of this second, with this time.
     pub(super) fn see(&mut self, time_us: i64, ns: u128) {
         longest(&mut self.seen, time_us, ns);
     }
 
-    /// So much time of a session in this second was put into buckets.
+    /// This much time of a session in this second was put into buckets.
     pub(super) fn place(&mut self, time_us: i64, ns: u128) {
         longest(&mut self.placed, time_us, ns);
     }
 
-    /// The gaps between them, of a second at least.
+    /// The gaps between them, of at least a second.
     pub(super) fn gaps(&self, buckets: &Buckets, period: Period) -> Vec<Period> {
         let (begin, end) = (i128::from(period.from_us), i128::from(period.to_us));
         let seen = self
@@ -67,7 +67,7 @@ fn longest(of: &mut BTreeMap<i64, u128>, time_us: i64, ns: u128) {
 
 /// How much of a bucket was recorded, nanoseconds.
 pub(super) fn recorded_ns(bucket: Period, gaps: &[Period]) -> u128 {
-    // They are in order and apart.
+    // They are in order and do not overlap.
     let first = gaps.partition_point(|gap| gap.to_us <= bucket.from_us);
     let gaps = gaps[first..].iter().take_while(|gap| gap.from_us < bucket.to_us);
     let missing: u128 = gaps
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(of_buckets, [5, 2, 3].map(|seconds: u128| seconds * 1_000_000_000));
         assert_eq!(gaps(&[(0, 0), (1, 0)], whole), [period(2, 20)]);
         assert_eq!(gaps(&[], whole), [whole]);
-        // What was before and after the part that was chosen is no part of it.
+        // What was before and after the chosen part is not part of it.
         assert_eq!(gaps(&rows, period(8, 11)), [period(8, 11)]);
     }
 
@@ -131,7 +131,7 @@ mod tests {
             ..Period::default()
         };
         assert_eq!(found, [expected]);
-        // It ended after the part that was chosen.
+        // It ended after the chosen part.
         assert_eq!(gaps(&[(9, 10_000_000_000)], period(2, 5)), []);
     }
 }

@@ -1,4 +1,4 @@
-//! Times of which a file tells only as a whole, as samples do of some seconds: all of their rows stand in the last second.
+//! Times that a file reports only as a whole, such as samples over some seconds: all of their rows are in the last second.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ impl ToldTimes {
     pub(super) fn of(periods: &[CoveredPeriod]) -> ToldTimes {
         let mut times: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
         for period in periods {
-            // Rows of those with the same last second are not told apart.
+            // Rows of those with the same last second cannot be told apart.
             let time = times
                 .entry(period.last_second_us())
                 .or_insert((period.from_us, period.to_us));
@@ -27,14 +27,14 @@ impl ToldTimes {
         self.0.is_empty()
     }
 
-    /// The time whose rows stand in this second; none where none is told of.
+    /// The time whose rows are in this second; none if there is no such time.
     pub(super) fn with(&self, second_us: i64) -> Option<(i64, i64)> {
-        // Where there are many, neighbours are one, whose last second is the later one's.
+        // If there are many, neighbours are merged into one, whose last second is the later one's.
         let (_, time) = self.0.range(second_us..).next()?;
         (time.0 <= second_us).then_some(*time)
     }
 
-    /// All of them were recorded.
+    /// Marks all of them as recorded.
     pub(super) fn see(&self, recorded: &mut RecordedSeconds) {
         for (last_second_us, (from_us, to_us)) in &self.0 {
             let us = to_us.saturating_sub(*from_us).max(0).unsigned_abs();
@@ -60,7 +60,7 @@ mod tests {
         let with = |second: i64| times.with(second * SECOND);
         assert_eq!(with(4), Some((0, 5 * SECOND)));
         assert_eq!(with(19), Some((10 * SECOND, 20 * SECOND)));
-        // Of two that became one.
+        // In one that was merged from two.
         assert_eq!(with(15), Some((10 * SECOND, 20 * SECOND)));
         assert_eq!((with(7), with(20)), (None, None));
         assert!(!times.is_empty() && ToldTimes::of(&[]).is_empty());

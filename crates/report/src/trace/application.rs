@@ -1,4 +1,4 @@
-//! Time by what the application says it does.
+//! Time by what applications say they are doing.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::CallView;
 use crate::dimensions::Dimensions;
 
-/// Sessions that say the same of themselves; what they do not say is empty.
+/// Sessions that give the same information about themselves; empty = not given.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Application {
     /// What they connected to.
@@ -26,10 +26,10 @@ pub struct Application {
     pub time: ApplicationTime,
 }
 
-/// The part of an application. Parts add up to the whole trace.
+/// The part of an application. Parts sum to the whole trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ApplicationTime {
-    /// PARSE, EXEC and FETCH calls of whatever depth.
+    /// PARSE, EXEC and FETCH calls of any depth.
     pub calls: i128,
     /// Its time.
     #[serde(flatten)]
@@ -37,7 +37,7 @@ pub struct ApplicationTime {
 }
 
 impl Application {
-    /// True when it says nothing of itself.
+    /// Whether it gives no information about itself.
     pub fn is_nameless(&self) -> bool {
         [&self.service, &self.module, &self.action, &self.client_id]
             .into_iter()
@@ -45,7 +45,7 @@ impl Application {
     }
 }
 
-/// Adds counters up to applications.
+/// Adds up counters to applications.
 #[derive(Default)]
 pub(super) struct ApplicationsBuilder(HashMap<SessionId, ApplicationTime>);
 

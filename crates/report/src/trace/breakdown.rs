@@ -1,4 +1,4 @@
-//! Where the time went as a whole, by the two rules that are in use. All times in microseconds.
+//! Where the time went as a whole, by the two rules in use. All times in microseconds.
 
 use dbtime_model::CounterRow;
 use dbtime_model::counter::oracle;
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::TraceFile;
 
-/// Time by calls, as parsetrc.pl has it: the elapsed time and CPU of calls that no other traced call made, and all waits.
+/// Time by calls, as in parsetrc.pl: the elapsed time and CPU of calls that no other traced call made, and all waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(into = "crate::json::CallViewJson")]
 pub struct CallView {
@@ -14,11 +14,11 @@ pub struct CallView {
     pub elapsed_us: i128,
     /// Their CPU.
     pub cpu_us: i128,
-    /// Waits of every depth, but for the idle ones.
+    /// Waits of any depth, except idle ones.
     pub wait_us: i128,
-    /// Waits for the client's next message. They lie between calls, so they are no part of elapsed time.
+    /// Waits for the client's next message. They are between calls, so they are not part of elapsed time.
     pub idle_us: i128,
-    /// Of the waits that are not idle, what lies in none of these calls.
+    /// Waits that are neither idle nor in any of these calls.
     pub wait_outside_us: i128,
 }
 
@@ -49,13 +49,13 @@ impl CallView {
     }
 }
 
-/// Time by the rule of TVD$XTAT: from the earliest begin of a call or wait to the last moment, file by file.
+/// Time by the rule of TVD$XTAT: from the earliest start of a call or wait to the last moment, file by file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(into = "crate::json::IntervalViewJson")]
 pub struct IntervalView {
     /// Length of the interval; 0 for a file without calls and waits.
     pub duration_us: i128,
-    /// CPU of calls that no other traced call made, but CLOSE.
+    /// CPU of calls that no other traced call made, except CLOSE.
     pub cpu_us: i128,
     /// All waits, idle ones included.
     pub wait_us: i128,
@@ -80,12 +80,12 @@ impl IntervalView {
     }
 }
 
-/// What is known to stand in two numbers at once, call by call. Nanoseconds.
+/// Time known to be in two numbers at once, call by call. Nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DoubleCounted {
-    /// CPU for which the waits of its call leave no room.
+    /// CPU that does not fit into its call beside the waits.
     pub cpu_inside_waits_ns: i128,
-    /// CPU for which neither its call nor those beside it have room.
+    /// CPU that fits neither into its call nor into the neighbouring ones.
     pub cpu_beyond_calls_ns: i128,
     /// Waits that add up to more than their call.
     pub waits_beyond_calls_ns: i128,

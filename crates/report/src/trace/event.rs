@@ -9,10 +9,10 @@ use serde::Serialize;
 use crate::histogram::Histogram;
 use crate::io::Guessed;
 
-/// Class of the events in which a session waits for work, in Oracle's words.
+/// Oracle's class of the events in which a session waits for work.
 const IDLE_CLASS: &str = "Idle";
 
-/// Reads of several blocks or around the buffer cache: their latency depends on how much they read.
+/// Reads of several blocks or bypassing the buffer cache: their latency depends on how much they read.
 const MULTIBLOCK_READS: [&str; 6] = [
     "db file scattered read",
     "direct path read",
@@ -30,7 +30,7 @@ pub const PARSETRC_LABELS: [&str; 14] = [
     "0u", "64u", ".1m", ".2m", ".5m", "1m", "2m", "4m", "8m", "16m", "33m", "65m", ".1s", ".1s+",
 ];
 
-/// True for an event that is told apart by size.
+/// Whether an event is broken down by size.
 fn is_multiblock_read(event: &str) -> bool {
     MULTIBLOCK_READS.contains(&event)
 }
@@ -46,7 +46,7 @@ pub fn parsetrc_counts(latency: &Histogram) -> [u128; PARSETRC_LABELS.len()] {
     for bucket in latency.power_of_two_us() {
         let column = match bucket.from_us {
             0 => 0,
-            // 32 to 63 µs and all below; each power of two above has a column of its own.
+            // 32 to 63 µs and everything below; each power of two above has its own column.
             us => (us.ilog2().saturating_sub(4).max(1) as usize).min(PARSETRC_LABELS.len() - 1),
         };
         counts[column] += bucket.count;
@@ -59,11 +59,11 @@ pub fn parsetrc_counts(latency: &Histogram) -> [u128; PARSETRC_LABELS.len()] {
 pub struct TracedEvent {
     /// Its name.
     pub name: String,
-    /// Its class, in Oracle's words; empty when it has none.
+    /// Its class as named by Oracle; empty when it has none.
     pub class: String,
-    /// The session waited for work.
+    /// Whether the session waited for work.
     pub idle: bool,
-    /// All of them.
+    /// Latencies of all its waits.
     #[serde(flatten, serialize_with = "crate::json::whole_microseconds")]
     pub latency: Histogram,
 }
@@ -84,7 +84,7 @@ fn total_us(latency: &Histogram) -> i128 {
 pub struct IoSizes {
     /// Name of the event.
     pub event: String,
-    /// The smallest first.
+    /// Smallest first.
     pub sizes: Vec<IoSize>,
 }
 
@@ -93,12 +93,12 @@ pub struct IoSizes {
 pub struct IoSize {
     /// Blocks; 0 = the trace does not say.
     pub blocks: u64,
-    /// All of them.
+    /// Latencies of all of them.
     pub latency: Histogram,
 }
 
 impl IoSizes {
-    /// The `n` sizes with the most time, the smallest first; how many others there are, and those together.
+    /// The `n` sizes with the most time, smallest first; how many others there are, and their sum.
     pub fn top(&self, n: usize) -> (Vec<&IoSize>, usize, Histogram) {
         let mut by_time: Vec<&IoSize> = self.sizes.iter().collect();
         by_time.sort_by_key(|size| Reverse(size.latency.sum_ns()));
@@ -110,16 +110,16 @@ impl IoSizes {
     }
 }
 
-/// Where the reads of an event seem to come from, by their latency.
+/// Where the reads of an event seem to come from, judged by latency.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventGuess {
     /// Name of the event.
     pub event: String,
-    /// For each of [`Guessed::ALL`]: events, and their sum in nanoseconds.
+    /// For each of [`Guessed::ALL`]: number of events, and their sum in nanoseconds.
     pub guessed: [(Guessed, u128, u128); Guessed::ALL.len()],
 }
 
-/// Guesses for all events that are reads. A recorded bucket belongs, whole, where its middle lies.
+/// Guesses for all events that are reads. A recorded bucket counts as a whole at its middle.
 pub(super) fn guesses(events: &[TracedEvent], thresholds_us: [u64; 2]) -> Vec<EventGuess> {
     let is_read = |event: &&TracedEvent| {
         is_multiblock_read(&event.name) || SINGLE_BLOCK_READS.contains(&event.name.as_str())
@@ -139,7 +139,7 @@ pub(super) fn guesses(events: &[TracedEvent], thresholds_us: [u64; 2]) -> Vec<Ev
     events.iter().filter(is_read).map(guess).collect()
 }
 
-/// Adds waits up to events.
+/// Adds up waits to events.
 #[derive(Default)]
 pub(super) struct EventsBuilder {
     events: HashMap<String, Histogram>,

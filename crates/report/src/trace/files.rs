@@ -1,4 +1,4 @@
-//! What is known of whole trace files, which rows cannot tell.
+//! What is known about whole trace files, and cannot be told from rows.
 
 use dbtime_model::recording::{CallInFlight, ImportedFile, Meta, SqlTrace, TraceGap};
 
@@ -13,7 +13,7 @@ pub struct TraceFile {
     pub trace: SqlTrace,
 }
 
-/// What is known of all files together.
+/// What is known about all files together.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TraceFacts {
     /// Lines.
@@ -24,13 +24,13 @@ pub struct TraceFacts {
     pub first_tim_us: Option<i64>,
     /// The last moment in any of them, microseconds of the trace's own clock.
     pub last_tim_us: Option<i64>,
-    /// Waits in all of them; 0 with calls: they were not traced.
+    /// Waits in all of them; 0 although there are calls: they were not traced.
     pub waits: u128,
     /// Calls in all of them.
     pub calls: u128,
-    /// Intervals of single sessions, microseconds: more than those of files where sessions overlap.
+    /// Sum of the sessions' intervals, microseconds: more than that of files if sessions overlap.
     pub sessions_us: i128,
-    /// Intervals of files with a clock of 1,024 ns, as tools show it that do not correct it; none when there is no such file.
+    /// Intervals of files with a clock of 1,024 ns, as shown by tools that do not correct it; none if there is no such file.
     pub uncorrected_us: Option<i128>,
     /// The coarsest step in which CPU was counted; 1 = finer than 1 ms, 0 = not known.
     pub cpu_step_us: u64,
@@ -38,19 +38,19 @@ pub struct TraceFacts {
     pub calls_without_outer: u128,
     /// Their elapsed time, microseconds.
     pub calls_without_outer_us: u128,
-    /// Files at whose size limit the database stopped writing.
+    /// Files that the database stopped writing at their size limit.
     pub size_limited: usize,
-    /// Stretches of a second or more of which no line tells.
+    /// Periods of a second or more without a line.
     pub gaps: u128,
     /// Their sum, microseconds.
     pub gaps_us: u128,
     /// The longest of them.
     pub longest_gaps: Vec<FileGap>,
-    /// Calls that had not ended when their trace did.
+    /// Calls still in progress when their trace ended.
     pub in_flight: Vec<FileInFlight>,
 }
 
-/// A gap and where it is.
+/// A gap and the file it is in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FileGap {
     /// Path of the file.
@@ -59,7 +59,7 @@ pub struct FileGap {
     pub gap: TraceGap,
 }
 
-/// A call in flight and what it executed.
+/// A call in flight and its statement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FileInFlight {
     /// Path of the file.

@@ -1,7 +1,7 @@
-//! What an Oracle SQL trace says, by the rules of the tools that people know: parsetrc.pl, TVD$XTAT, TKPROF.
+//! What an Oracle SQL trace says, by the rules of well-known tools: parsetrc.pl, TVD$XTAT, TKPROF.
 //!
-//! Sums come from counters and latencies, so they can be cut to sessions and seconds; what is known of whole files only
-//! comes from `meta.files`.
+//! Sums come from counters and latencies, so they can be restricted to sessions and seconds; what is only known about whole files comes
+//! from `meta.files`.
 
 mod application;
 mod breakdown;
@@ -49,17 +49,17 @@ pub use throughput::{Throughput, ThroughputSecond, ThroughputSpan};
 /// How a trace is reported.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TraceOptions {
-    /// Reads shorter than these are guessed to come from the page cache, from the storage's cache; microseconds.
+    /// Reads faster than these are guessed to come from the page cache, from the storage's cache; microseconds.
     pub thresholds_us: [u64; 2],
-    /// Size of a block of the database, bytes: a trace does not say it.
+    /// Size of a database block, bytes: not in a trace.
     pub block_bytes: u64,
-    /// Events, sizes, statements to show one by one in text.
+    /// How many events, sizes and statements to show individually in text.
     pub top: usize,
     /// Show the plans of these statements in text.
     pub plans: bool,
-    /// Show statements one by one that differ in literals only.
+    /// Show statements individually even if they differ in literals only.
     pub each_literal: bool,
-    /// Show the values of bind variables in text, where they were imported.
+    /// Show the values of bind variables in text, if they were imported.
     pub binds: bool,
 }
 
@@ -76,34 +76,34 @@ impl Default for TraceOptions {
     }
 }
 
-/// What an SQL trace says. All of it is exact but for [`Trace::guesses`].
+/// What an SQL trace says. All of it is exact except [`Trace::guesses`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
     /// How it is reported.
     pub options: TraceOptions,
-    /// The traces it was made of, as a whole.
+    /// The traces it was made from, as a whole.
     pub files: Vec<TraceFile>,
-    /// What is known of all of them together; none when a part of them was chosen.
+    /// What is known about all of them together; none when only a part is selected.
     pub facts: Option<TraceFacts>,
     /// By the rule of parsetrc.pl.
     pub call_view: CallView,
-    /// By the rule of TVD$XTAT; none when a part of the files was chosen.
+    /// By the rule of TVD$XTAT; none when only a part of the files is selected.
     pub interval_view: Option<IntervalView>,
     /// What is known to be in two numbers at once.
     pub double_counted: DoubleCounted,
     /// Wait events, the largest sum of time first.
     pub events: Vec<TracedEvent>,
-    /// Multi-block and direct reads by size, events in the order of their time.
+    /// Multi-block and direct reads by size; events ordered by time.
     pub io_sizes: Vec<IoSizes>,
-    /// Where reads seem to come from, by latency alone: guessed.
+    /// Guesses, by latency alone, of where reads come from.
     pub guesses: Vec<EventGuess>,
-    /// Statements by plan, the longest elapsed time first.
+    /// Statements by plan, longest elapsed time first.
     pub statements: Vec<TracedStatement>,
-    /// Who called whom, from the top down.
+    /// Who called whom, top down.
     pub recursion: Vec<RecursiveCall>,
-    /// Own time of statements by event, the longest first.
+    /// Own time of statements by event, longest first.
     pub profiles: Vec<StatementProfile>,
-    /// Errors of statements, the most frequent first.
+    /// Errors of statements, most frequent first.
     pub errors: Vec<StatementError>,
     /// How transactions ended.
     pub transactions: Transactions,
@@ -123,34 +123,34 @@ impl Trace {
         self.events.iter().map(TracedEvent::total_us).sum()
     }
 
-    /// Elapsed time of the calls as tools show it that do not correct clocks of 1,024 ns, as TKPROF; none when not all files have such a
-    /// clock, or a part of them was chosen. Each call was rounded to a microsecond.
+    /// Elapsed time of the calls as shown by tools that do not correct clocks of 1,024 ns, like TKPROF; none unless all files have such
+    /// a clock and are selected. Each call was rounded to a microsecond.
     pub fn uncorrected_elapsed_us(&self) -> Option<i128> {
         let are_all = self.files.iter().all(|file| file.trace.counts_1024_ns);
         (self.facts.is_some() && are_all && !self.files.is_empty())
             .then(|| self.call_view.elapsed_us * 1_000 / 1_024)
     }
 
-    /// The time that the resource profile splits, microseconds: CPU, events and what is unaccounted for.
+    /// The time that the resource profile splits, microseconds: CPU, events and unaccounted time.
     pub fn profile_us(&self) -> i128 {
         self.call_view.cpu_us + self.events_us() + self.call_view.unaccounted_us()
     }
 }
 
-/// True when a recording was made of SQL traces.
+/// Whether a recording was made from SQL traces.
 pub(crate) fn has_trace(meta: &Meta) -> bool {
     meta.files.iter().any(|file| file.sql_trace.is_some())
 }
 
-/// True for a counter of a trace that the filter lets through.
+/// Whether it is a counter of a trace that the filter lets through.
 fn is_taken(row: &CounterRow, dimensions: &mut Dimensions, filter: &Filter) -> bool {
     row.source == counter::ORACLE
         && filter.takes_time(row.time)
         && filter.takes_session(dimensions.session(row.session))
 }
 
-/// Which statements are taken as one where time is grouped by these, as [`TraceBuilder::groups`] says it, for whoever asks a trace
-/// nothing else.
+/// Which statements are merged if time is grouped by these, as in [`TraceBuilder::groups`], for callers that need nothing else of a
+/// trace.
 pub(crate) fn alike_by(
     source: &Source,
     dimensions: &mut Dimensions,
@@ -174,7 +174,7 @@ pub(crate) fn alike_by(
     (alike, problems)
 }
 
-/// Adds rows up to a [`Trace`].
+/// Adds up rows to a [`Trace`].
 #[derive(Default)]
 pub(crate) struct TraceBuilder {
     call_view: CallView,
@@ -215,7 +215,7 @@ impl TraceBuilder {
         self.throughput.add(row);
     }
 
-    /// Which statements are taken as one.
+    /// Which statements are merged.
     pub(crate) fn groups(&self, options: &TraceOptions, dimensions: &Dimensions) -> AlikeStatements {
         match options.each_literal {
             true => AlikeStatements::none(),

@@ -13,11 +13,11 @@ use crate::fields;
 /// Transactions that ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Transactions {
-    /// Committed, something was changed.
+    /// Committed after a change.
     pub commits: i128,
     /// Rolled back.
     pub rollbacks: i128,
-    /// Nothing was changed.
+    /// Ended without a change.
     pub read_only: i128,
 }
 
@@ -26,7 +26,7 @@ pub struct Transactions {
 pub struct StatementError {
     /// Its number: `ORA-00942` is 942.
     pub code: u64,
-    /// The statement could not be parsed; else it failed at run time.
+    /// The statement could not be parsed; otherwise it failed at run time.
     pub at_parse: bool,
     /// How often.
     pub count: i128,
@@ -43,13 +43,13 @@ pub struct StatementError {
 }
 
 impl StatementError {
-    /// True when it has no name: a trace does not name what could not be parsed, it has the text only.
+    /// Whether it has no name: for what could not be parsed a trace only has the text.
     pub fn is_nameless(&self) -> bool {
         self.sql_id.is_none() && self.hash_value == 0 && self.text.is_some()
     }
 }
 
-/// Adds counters up to errors and transactions.
+/// Adds up counters to errors and transactions.
 #[derive(Default)]
 pub(super) struct OutcomesBuilder {
     transactions: Transactions,
@@ -73,7 +73,7 @@ impl OutcomesBuilder {
         }
     }
 
-    /// Errors, the most frequent first.
+    /// Errors, most frequent first.
     pub(super) fn finish(self, dimensions: &Dimensions) -> (Transactions, Vec<StatementError>) {
         let error = |((at_parse, code, id), count)| StatementError {
             code,

@@ -1,4 +1,4 @@
-//! Waits by the object and the file that they were about. All times in microseconds.
+//! Waits by the object and the file that they were for. All times in microseconds.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use dbtime_model::counter::oracle;
 /// Waits of one event for one object or file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct WaitPlace {
-    /// `obj#` or `file#`; of an object −1 = none, 0 = undo.
+    /// `obj#` or `file#`; objects: −1 = none, 0 = undo.
     pub number: i64,
     /// Name of the event.
     pub event: String,
@@ -19,11 +19,11 @@ pub struct WaitPlace {
     pub waits: i128,
     /// Their time.
     pub us: i128,
-    /// Blocks they moved, where they say it.
+    /// Blocks transferred, if the waits say so.
     pub blocks: i128,
 }
 
-/// Adds counters up to places.
+/// Adds up counters to places.
 #[derive(Default)]
 pub(super) struct PlacesBuilder {
     objects: BTreeMap<(i64, String), WaitPlace>,
@@ -62,7 +62,7 @@ impl PlacesBuilder {
         }
     }
 
-    /// Objects and files, the longest time first.
+    /// Objects and files, longest time first.
     pub(super) fn finish(self) -> (Vec<WaitPlace>, Vec<WaitPlace>) {
         let sorted = |places: BTreeMap<(i64, String), WaitPlace>| {
             let mut places: Vec<WaitPlace> = places

@@ -7,14 +7,14 @@ use dbtime_model::{PlanStep, StatementRow};
 /// Steps of one plan of a statement.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StatementPlan {
-    /// In the order of their numbers, which is the one in which plans are written.
+    /// By number, which is the order in which plans are written.
     pub steps: Vec<PlanStepTime>,
 }
 
-/// A step and its place.
+/// A step and its place in the plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlanStepTime {
-    /// What it did, the steps below it included.
+    /// What it did, including the steps below it.
     pub step: PlanStep,
     /// Steps above it.
     pub depth: usize,
@@ -23,7 +23,7 @@ pub struct PlanStepTime {
 }
 
 impl StatementPlan {
-    /// The steps of a plan, of all statements that had it.
+    /// The steps of a plan, over all statements that had it.
     pub(super) fn of(rows: &[&StatementRow], plan: u64) -> StatementPlan {
         let mut sums: BTreeMap<u64, PlanStep> = BTreeMap::new();
         for step in rows
@@ -40,7 +40,7 @@ impl StatementPlan {
         for step in &steps {
             *below_us.entry(step.parent).or_default() += i128::from(step.elapsed_us);
         }
-        // A parent has a smaller number than its children; whatever says otherwise is no tree.
+        // A parent has a smaller number than its children; anything else is not a tree.
         let mut depths: HashMap<u64, usize> = HashMap::new();
         let steps = steps
             .into_iter()

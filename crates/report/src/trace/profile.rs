@@ -22,7 +22,7 @@ pub struct StatementProfile {
     /// See [`super::TracedStatement::hash_value`].
     #[serde(serialize_with = "fields::known")]
     pub hash_value: u64,
-    /// CPU, what is unaccounted, and waits, the longest first.
+    /// CPU, unaccounted time and waits, longest first.
     pub events: Vec<ProfileEvent>,
 }
 
@@ -31,9 +31,9 @@ pub struct StatementProfile {
 pub struct ProfileEvent {
     /// Name of the event; `CPU`; `unaccounted`.
     pub name: String,
-    /// It is a wait, and not CPU or unaccounted.
+    /// Whether it is a wait, not CPU or unaccounted.
     pub is_wait: bool,
-    /// The session waited for work.
+    /// Whether the session waited for work.
     pub idle: bool,
     /// Waits.
     pub count: u128,
@@ -61,7 +61,7 @@ impl StatementProfile {
     }
 }
 
-/// Adds activity up to profiles.
+/// Adds up activity to profiles.
 #[derive(Default)]
 pub(super) struct ProfilesBuilder(HashMap<(u64, Wait), (u128, u128)>);
 
@@ -73,7 +73,7 @@ impl ProfilesBuilder {
         *count += u128::from(activity.row.count);
     }
 
-    /// Profiles, the longest busy time first, then the longest idle time.
+    /// Profiles, longest busy time first, then longest idle time.
     pub(super) fn finish(self, groups: &AlikeStatements, dimensions: &Dimensions) -> Vec<StatementProfile> {
         let mut of_statements: BTreeMap<u64, BTreeMap<Wait, (u128, u128)>> = BTreeMap::new();
         for ((statement, wait), (ns, count)) in self.0 {

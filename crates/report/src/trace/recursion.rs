@@ -1,4 +1,4 @@
-//! Who called whom: the statements that ran inside of calls of other ones.
+//! Who called whom: statements that ran inside calls of others.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -14,7 +14,7 @@ const MAX_DEPTH: usize = 32;
 /// A line of the tree: a statement below the one that called it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RecursiveCall {
-    /// Calls above it; 0 = it was called by the client, or by nobody who is known.
+    /// Calls above it; 0 = called by the client, or by an unknown caller.
     pub depth: usize,
     /// See [`TracedStatement::id`].
     #[serde(serialize_with = "fields::text")]
@@ -27,16 +27,16 @@ pub struct RecursiveCall {
     /// Its text.
     #[serde(skip)]
     pub text: Option<String>,
-    /// Calls: at depth 0 all of its calls, below those on behalf of the line above.
+    /// Calls: at depth 0 all of its calls, further down those on behalf of the line above.
     pub calls: i128,
     /// Their elapsed time, microseconds.
     pub elapsed_us: i128,
-    /// What it called stands elsewhere: it is shown once.
+    /// Its callees are shown elsewhere, as they are only shown once.
     #[serde(skip)]
     pub is_continued: bool,
 }
 
-/// What a statement did in all, and who called it.
+/// What a statement did in total, and who called it.
 #[derive(Default)]
 struct Node<'a> {
     first: Option<&'a TracedStatement>,
@@ -44,7 +44,7 @@ struct Node<'a> {
     elapsed_us: i128,
 }
 
-/// The tree, from the top down, the longest first. Statements without any part in recursion are not in it.
+/// The tree, top down, longest first. Statements that take no part in recursion are not in it.
 pub(super) fn tree(statements: &[TracedStatement]) -> Vec<RecursiveCall> {
     let mut nodes: BTreeMap<u64, Node<'_>> = BTreeMap::new();
     for statement in statements {
@@ -53,7 +53,7 @@ pub(super) fn tree(statements: &[TracedStatement]) -> Vec<RecursiveCall> {
         node.calls += statement.all.calls;
         node.elapsed_us += statement.all.elapsed_us;
     }
-    // By caller: who was called, in how many calls, and how long they took.
+    // By caller: the callee, number of calls, and their time.
     let mut called: HashMap<u64, Vec<(u64, i128, i128)>> = HashMap::new();
     for (id, node) in &nodes {
         for caller in node.first.map_or(&[][..], |statement| &statement.callers) {
@@ -71,7 +71,7 @@ pub(super) fn tree(statements: &[TracedStatement]) -> Vec<RecursiveCall> {
     callers.sort_by_key(|id| {
         let node = nodes.get(id);
         (
-            // Whoever was called itself is below another one; if all were, the longest begins.
+            // A statement that was called is below its caller; if all were called, the longest comes first.
             node.and_then(|node| node.first)
                 .is_some_and(|first| !first.callers.is_empty()),
             Reverse(node.map_or(0, |node| node.elapsed_us)),
@@ -87,7 +87,7 @@ pub(super) fn tree(statements: &[TracedStatement]) -> Vec<RecursiveCall> {
         let (calls, elapsed_us) = nodes
             .get(&root)
             .map_or((0, 0), |node| (node.calls, node.elapsed_us));
-        // What is still to be written, the next one last: no recursion, for a trace may be as deep as it likes.
+        // Lines still to be written, the next one last: an explicit stack, as a trace may be arbitrarily deep.
         let mut open = vec![(0, root, calls, elapsed_us)];
         while let Some((depth, id, calls, elapsed_us)) = open.pop() {
             let below = called.get(&id).map_or(&[][..], Vec::as_slice);

@@ -18,9 +18,9 @@ use crate::fields;
 pub struct CallSums {
     /// Calls.
     pub calls: i128,
-    /// Elapsed time of the calls, the statements called inside included.
+    /// Elapsed time of the calls, including the statements called from them.
     pub elapsed_us: i128,
-    /// CPU of the calls, the statements called inside included.
+    /// CPU of the calls, including the statements called from them.
     pub cpu_us: i128,
     /// Rows processed.
     pub rows: i128,
@@ -60,7 +60,7 @@ impl CallSums {
         }
     }
 
-    /// These without those of other calls.
+    /// Subtracts those of other calls.
     fn without(mut self, mut other: CallSums) -> CallSums {
         for (sum, less) in self.fields().into_iter().zip(other.fields()) {
             *sum -= *less;
@@ -72,21 +72,21 @@ impl CallSums {
 /// A statement with one of its plans.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TracedStatement {
-    /// Identity in the recording; 0 = calls and waits whose statement the trace does not say.
+    /// Identity in the recording; 0 = calls and waits of a statement that the trace does not give.
     pub id: u64,
-    /// Its name in the database; of several statements, that of one of them.
+    /// Its name in the database; of one of them if there are several statements.
     pub sql_id: Option<String>,
-    /// The name it had in the database before there was an `sql_id`; 0 = not known.
+    /// The name it had in the database before `sql_id` existed; 0 = not known.
     pub hash_value: u64,
-    /// Statements that it stands for: they differ in literals only.
+    /// Number of statements that it stands for: they differ in literals only.
     pub variants: usize,
     /// Hash of the plan; none when not known.
     pub plan_hash: Option<u64>,
-    /// Its text; of several statements with `?` for the literals.
+    /// Its text; with `?` for the literals if there are several statements.
     pub text: Option<String>,
     /// Number of the user who parsed it; 0 = SYS.
     pub user_id: Option<u32>,
-    /// The least depth at which it was parsed; more than 0 = recursive.
+    /// The smallest depth at which it was parsed; more than 0 = recursive.
     pub depth: Option<u32>,
     /// PARSE, EXEC and FETCH calls.
     pub all: CallSums,
@@ -96,34 +96,34 @@ pub struct TracedStatement {
     pub fetch: CallSums,
     /// EXEC calls.
     pub executions: i128,
-    /// Elapsed time of the calls less that of the calls in them.
+    /// Elapsed time of its calls minus that of the calls inside them.
     pub own_elapsed_us: i128,
-    /// CPU of the calls less that of the calls in them.
+    /// CPU of its calls minus that of the calls inside them.
     pub own_cpu_us: i128,
-    /// Its own waits but for the client's next message.
+    /// Its own waits except for the client's next message.
     pub wait_us: i128,
     /// Its own waits for the client's next message.
     pub idle_us: i128,
-    /// Of both, waits of cursor #0 in no call: given to the statement before them.
+    /// Of both, waits of cursor #0 outside of calls: attributed to the statement before them.
     pub assumed_wait_us: i128,
-    /// Elapsed time of the statements that its calls made, with whatever plan: a part of the elapsed time of all of its plans.
+    /// Elapsed time of the statements that its calls made, with any plan: part of the elapsed time of all of its plans.
     pub called_us: i128,
-    /// Statements in whose calls it ran, the longest first.
+    /// Statements from whose calls it ran, longest first.
     pub callers: Vec<CallerCalls>,
     /// What the steps of the plan did.
     pub plan: StatementPlan,
-    /// Values of its bind variables, the longest first, where they were asked for: those of all plans.
+    /// Values of its bind variables, longest first, if requested: those of all plans.
     pub binds: Vec<BindSet>,
-    /// Executions with values of bind variables, the first that are kept, by time: those of all plans.
+    /// Executions with values of bind variables, the first ones, which are kept, by time: those of all plans.
     pub bound_executions: Vec<BoundExecution>,
-    /// All of them.
+    /// Number of all such executions.
     pub bound_execution_count: u64,
 }
 
 /// Calls made on behalf of another statement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CallerCalls {
-    /// The other one, see [`TracedStatement::id`].
+    /// The other statement, see [`TracedStatement::id`].
     #[serde(serialize_with = "fields::text")]
     pub id: u64,
     /// Its name in the database.
@@ -135,17 +135,17 @@ pub struct CallerCalls {
 }
 
 impl TracedStatement {
-    /// What is left of elapsed time by CPU and its own waits. Includes the waits of the statements that it called.
+    /// Elapsed time that is neither CPU nor own waits. Includes the waits of the statements that it called.
     pub fn missing_us(&self) -> i128 {
         self.all.elapsed_us - self.all.cpu_us - self.wait_us
     }
 
-    /// EXEC calls alone. All 0 but their number in recordings that do not tell kinds apart.
+    /// EXEC calls alone; all calls in recordings that do not distinguish kinds of calls.
     pub fn exec(&self) -> CallSums {
         self.all.without(self.parse).without(self.fetch)
     }
 
-    /// It ran inside of calls of other statements only.
+    /// Whether it only ran inside calls of other statements.
     pub fn is_recursive(&self) -> bool {
         self.depth.is_some_and(|depth| depth > 0)
     }
@@ -187,13 +187,13 @@ impl TracedStatement {
     }
 }
 
-/// Adds counters up to statements.
+/// Adds up counters to statements.
 #[derive(Default)]
 pub(super) struct StatementsBuilder(BTreeMap<(u64, u64), TracedStatement>);
 
 impl StatementsBuilder {
     pub(super) fn add(&mut self, row: &CounterRow) {
-        // Only counters of statements make an entry.
+        // Only counters of statements create an entry.
         if TracedStatement::default().counter(&row.name).is_some()
             && let Some(sum) = self
                 .0
@@ -222,7 +222,7 @@ impl StatementsBuilder {
             for caller in &row.callers {
                 *called.entry(groups.of(caller.statement)).or_default() += i128::from(caller.elapsed_us);
             }
-            // What the trace says of a plan is shown even when it tells of no call that used it.
+            // What the trace has of a plan is shown even without a call that used it.
             for step in &row.plan_steps {
                 self.0.entry((row.id, step.plan)).or_default();
             }

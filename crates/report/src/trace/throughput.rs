@@ -1,4 +1,4 @@
-//! I/O on data files and temporary files by second: waits for reads and writes, and the blocks they moved.
+//! I/O on data files and temporary files by second: waits for reads and writes, and blocks transferred.
 
 use std::collections::BTreeMap;
 use std::slice::ChunkBy;
@@ -11,13 +11,13 @@ use crate::filter::SECOND_US;
 /// I/O of a whole trace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Throughput {
-    /// Size of a block, bytes: what was asked for, because a trace does not say it.
+    /// Size of a block, bytes: as given by the user, because it is not in a trace.
     pub block_bytes: u64,
-    /// In the order of time.
+    /// Ordered by time.
     parts: Vec<Part>,
 }
 
-/// I/O of one second, in little memory: a long trace has very many of them. A second whose sums are too large for it has several.
+/// I/O of one second in little memory: a long trace has a great many. A second whose sums are too large for it has several parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Part {
     time_us: i64,
@@ -26,7 +26,7 @@ struct Part {
 }
 
 impl Part {
-    /// Adds another one; false, and nothing is added, when it is of another second or the sum is too large.
+    /// Adds another one; false, with nothing added, if it is of another second or the sum would overflow.
     fn add(&mut self, other: &Part) -> bool {
         let mut sums = self.moved;
         for (sum, more) in sums.iter_mut().zip(other.moved) {
@@ -60,7 +60,7 @@ impl From<&Part> for ThroughputSecond {
 /// I/O of one second, or of several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ThroughputSecond {
-    /// Begin, microseconds since the Unix epoch.
+    /// Start, microseconds since the Unix epoch.
     pub time_us: i64,
     /// Waits for reads.
     pub reads: i128,
@@ -82,7 +82,7 @@ pub struct ThroughputSpan {
 }
 
 impl ThroughputSpan {
-    /// Part of a sum that falls on a second, on average.
+    /// Average of a sum per second.
     pub fn per_second(&self, sum: i128) -> f64 {
         sum as f64 / f64::from(self.seconds)
     }
@@ -98,7 +98,7 @@ impl ThroughputSecond {
 }
 
 impl Throughput {
-    /// Bytes of so many blocks.
+    /// Bytes in this many blocks.
     pub fn bytes(&self, blocks: i128) -> i128 {
         blocks.saturating_mul(i128::from(self.block_bytes))
     }
@@ -120,7 +120,7 @@ impl Throughput {
         sum
     }
 
-    /// The second in which the most blocks were moved; of equals the first.
+    /// The second in which most blocks were transferred; the first one of equals.
     pub fn busiest(&self) -> Option<ThroughputSecond> {
         let moved = |second: &ThroughputSecond| second.read_blocks.saturating_add(second.written_blocks);
         self.seconds()
@@ -157,15 +157,15 @@ impl Throughput {
     }
 }
 
-/// Parts that are kept before they are put in order and added up for the first time.
+/// Parts kept before they are sorted and added up for the first time.
 const MOST_UNSORTED: usize = 1 << 16;
 
-/// Adds counters up to [`Throughput`].
+/// Adds up counters to [`Throughput`].
 pub(super) struct ThroughputBuilder {
     parts: Vec<Part>,
-    /// Parts of one second may lie apart.
+    /// Parts of one second may be apart.
     is_unsorted: bool,
-    /// So many of them are put in order and added up.
+    /// Parts are sorted and added up when there are this many.
     most: usize,
 }
 
@@ -206,7 +206,7 @@ impl ThroughputBuilder {
         self.parts.push(part);
     }
 
-    /// Rows of several files come in turns.
+    /// Rows of several files alternate.
     fn sort(&mut self) {
         self.parts.sort_unstable_by_key(|part| part.time_us);
         self.parts.dedup_by(|next, kept| kept.add(next));

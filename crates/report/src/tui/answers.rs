@@ -1,4 +1,4 @@
-//! What is asked of the rows for one screen: the questions of a report, of some seconds.
+//! The data for one screen: the questions of a report, about some seconds.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use crate::timeline::{BucketWidth, TimelineOptions};
 
 /// Stacks that are shown.
 const STACKS: usize = 100;
-/// Sessions one behind the other that are shown one by one.
+/// Levels of waiting sessions that are shown individually.
 const DEPTH: usize = 16;
-/// Groups of single events of each kind.
+/// Groups of single events per kind.
 const EVENTS: usize = 50;
 /// Stacks of one session.
 const STACKS_OF_SESSION: usize = 3;
 
-/// Answers of the same rows.
+/// Answers from the same rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answers {
     /// Ledger, statements, sessions, stacks, and how far to trust them.
@@ -31,14 +31,14 @@ pub struct Answers {
     pub work: Vec<SessionWork>,
     /// DB time by wait class, nanoseconds, as the ledger has it.
     pub classes: BTreeMap<String, u128>,
-    /// Who was waited for; none when that was not asked.
+    /// Who was waited for; none if not requested.
     pub causes: Option<CauseReport>,
-    /// Single events; none when that was not asked.
+    /// Single events; none if not requested.
     pub latency: Option<LatencyReport>,
 }
 
 impl Answers {
-    /// Asks the rows of a source that a filter lets through; what `more` has none of is not asked.
+    /// Computes answers from the rows of a source that a filter lets through; only those that `more` asks for.
     ///
     /// # Errors
     /// The filter names what is not there.
@@ -81,15 +81,15 @@ impl Answers {
     }
 }
 
-/// Asks what a session did: `filter` lets through it and no other.
+/// Computes what a session did: `filter` lets through that session only.
 ///
 /// # Errors
-/// There is nothing of it.
+/// There is no data about it.
 pub fn of_session(source: &Source, filter: &Filter) -> Result<Answers, ReportError> {
     Answers::with_stacks(source, filter, STACKS_OF_SESSION)
 }
 
-/// The question for [`super::Chart::take`], in bars of so many seconds.
+/// The request for [`super::Chart::take`], in bars of this many seconds.
 pub fn bars(filter: &Filter, width_s: u32) -> TimelineOptions {
     TimelineOptions {
         filter: filter.clone(),

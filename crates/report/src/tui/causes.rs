@@ -28,7 +28,7 @@ pub(super) fn table(answers: &Answers, rate: Rate, order: usize) -> Table {
 
 const NOBODY_WAITED: &str = "no session was blocked in these seconds";
 
-/// Each session stands under the one that it waited for.
+/// Each session is below the one that it waited for.
 fn chains(report: &CauseReport, rate: Rate) -> Table {
     let columns = vec![
         Column::new("waited", Setting::Number, 0),
@@ -160,7 +160,7 @@ fn by_wait(report: &CauseReport, rate: Rate) -> Table {
     .without_if_empty("lock")
 }
 
-/// The lock that most of a wait was for, whoever had it, and how many others.
+/// The lock that most of a wait was for, whoever held it, and how many others.
 fn locks(of_wait: &[LockShare]) -> String {
     match of_wait {
         [] => String::new(),
@@ -169,7 +169,7 @@ fn locks(of_wait: &[LockShare]) -> String {
     }
 }
 
-/// A session may stand in several rows.
+/// A session may be in several rows.
 fn subject(pid: u32, row: usize) -> Subject {
     Subject::Link(pid, row)
 }

@@ -15,25 +15,25 @@ use crate::letters::Letters;
 use crate::palette::{BY_CLASS, CPUS};
 use crate::timeline::{MarkKind, Timeline};
 
-/// Columns of the numbers beside the bars.
+/// Columns of the numbers next to the bars.
 const SCALE: u16 = 6;
-/// Cells have so many steps.
+/// Steps per cell.
 const STEPS: usize = 8;
 /// The lower part of a cell, in steps.
 const LOWER: [&str; STEPS + 1] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
-/// CPUs that are more times the highest bar than this would make nothing of it.
+/// The line of the CPUs is left out if it would be more than this many times as high as the highest bar.
 const CPUS_BEYOND: f64 = 3.0;
 /// Lines of the time axis.
 const AXIS: u16 = 2;
-/// Seconds that are remembered: more than any screen has columns.
+/// Seconds that are kept: more than any screen has columns.
 const MOST: usize = 4_000;
 
-/// Bars by the second in which they begin, as [`crate::timeline()`] has answered.
+/// Bars by the second in which they start, as answered by [`crate::timeline()`].
 #[derive(Debug, Default)]
 pub struct Chart {
     width_us: i64,
     bars: BTreeMap<i64, Bar>,
-    /// By the second, as the bars: what stands on the axis.
+    /// The marks on the axis, by second like the bars.
     marks: BTreeMap<i64, MarkKind>,
     letters: Letters,
     cpus: Option<u32>,
@@ -56,17 +56,17 @@ impl Bar {
 pub struct Extent {
     /// The end of the last column, microseconds since the Unix epoch.
     pub to_us: i64,
-    /// What the tables are about.
+    /// The period of the tables.
     pub chosen: (i64, i64),
 }
 
 impl Chart {
-    /// Columns of bars in an area of this width.
+    /// Columns of bars that fit into this width.
     pub fn columns(width: u16) -> u16 {
         width.saturating_sub(SCALE)
     }
 
-    /// Puts in place what a time line says of its buckets: it must be by wait class, whole, and of one width always.
+    /// Adds the buckets of a time line: it must be by wait class, complete, and always of the same width.
     pub fn take(&mut self, timeline: &Timeline) {
         self.width_us = timeline.width_s.max(1).saturating_mul(SECOND_US);
         self.cpus = timeline.cpus;
@@ -86,7 +86,7 @@ impl Chart {
                 .collect();
             parts.sort_by_key(|(label, _)| layer(label));
             self.letters.give(parts.iter().map(|(label, _)| label.as_str()));
-            // Of several the one that is met least often.
+            // Of several, the rarest one.
             let is_there = |kind: &MarkKind| timeline.has_mark(*kind, bucket.period);
             match kinds.iter().copied().rfind(is_there) {
                 Some(kind) => self.marks.insert(begin, kind),
@@ -106,13 +106,13 @@ impl Chart {
         }
     }
 
-    /// Forgets all bars: they are of other rows now.
+    /// Forgets all bars, because the rows are now different.
     pub fn clear(&mut self) {
         self.bars.clear();
         self.marks.clear();
     }
 
-    /// The letter that stands for a value where there are no colours.
+    /// The letter of a value if there are no colours.
     pub(super) fn letter(&self, label: &str) -> char {
         self.letters.of(label)
     }
@@ -162,7 +162,7 @@ impl Chart {
         self.time_axis(buffer, plot, extent, begin);
     }
 
-    /// What a cell shows that has so many steps of each value, from the bottom up.
+    /// What a cell shows that has this many steps of each value, from the bottom up.
     fn cell(&self, within: &[(&str, usize)], colours: Colours) -> (String, Style) {
         let filled: usize = within.iter().map(|(_, steps)| steps).sum();
         let largest = within.iter().max_by_key(|(_, steps)| *steps);
@@ -181,7 +181,7 @@ impl Chart {
             None => Style::new(),
         };
         match within {
-            // Whole: two of them can be shown.
+            // A full cell: two values can be shown.
             [(low, steps), (high, _), ..] if filled >= STEPS => (
                 LOWER[(*steps).min(STEPS)].to_string(),
                 style(low).bg(colours.of_wait(high).unwrap_or(Color::Reset)),
@@ -217,7 +217,7 @@ impl Chart {
     }
 }
 
-/// Numbers beside the bars: what the top is, and the line of the CPUs.
+/// Numbers next to the bars: the top, and the line of the CPUs.
 fn scale(buffer: &mut Buffer, area: Rect, plot: Rect, top: f64, line: Option<u16>, cpus: Option<u32>) {
     let faint = Style::new().add_modifier(Modifier::DIM);
     let mut number = |y: u16, text: &str| write_right(buffer, (area.x, y), text, SCALE - 1, faint);
@@ -231,7 +231,7 @@ fn scale(buffer: &mut Buffer, area: Rect, plot: Rect, top: f64, line: Option<u16
     }
 }
 
-/// The place of a value among those of a bar: on a CPU at the bottom.
+/// Position of a value within a bar: on a CPU at the bottom.
 fn layer(label: &str) -> (usize, String) {
     let place = match label.ends_with(dbtime_model::Wait::NO_CPU) {
         true => 1,
@@ -243,7 +243,7 @@ fn layer(label: &str) -> (usize, String) {
     (place, label.to_string())
 }
 
-/// From which to which step each part of a bar goes, where the top is at so many.
+/// The first and last step of each part of a bar. `top`: the rate at the top; `most`: the number of steps up to there.
 fn steps(bar: &Bar, top: f64, most: usize) -> Vec<(&str, usize, usize)> {
     let mut sum = 0.0;
     let mut low = 0;
@@ -254,7 +254,7 @@ fn steps(bar: &Bar, top: f64, most: usize) -> Vec<(&str, usize, usize)> {
         steps.push((label.as_str(), low, high));
         low = high;
     }
-    // Anything is more than nothing.
+    // Anything above zero is visible.
     if let (0, Some(last)) = (low, steps.last_mut()) {
         last.2 = 1;
     }
@@ -279,7 +279,7 @@ fn with_line(symbol: String, style: Style, colours: Colours) -> (String, Style) 
     }
 }
 
-/// What the values are, and how many average active sessions of each there were in the chosen time: in one line.
+/// What the values are, and how many average active sessions each had in the selected time: in one line.
 pub(super) fn legend(buffer: &mut Buffer, area: Rect, chart: &Chart, answers: &Answers, colours: Colours) {
     let elapsed_ns = answers.report.elapsed_ns();
     if elapsed_ns == 0 {
@@ -290,7 +290,7 @@ pub(super) fn legend(buffer: &mut Buffer, area: Rect, chart: &Chart, answers: &A
     let mut values: Vec<(&str, f64)> = classes.map(|(label, ns)| (label.as_str(), rate(ns))).collect();
     let text = |label: &str, rate: f64| format!(" {} {rate:.2}", plain(label));
     let columns = |label: &str, rate: f64| width(&text(label, rate)).saturating_add(3);
-    // What finds no room is the least.
+    // What does not fit is the least.
     values.sort_by(|(_, one), (_, other)| other.total_cmp(one));
     let mut room = area.width;
     let fit = values

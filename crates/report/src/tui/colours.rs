@@ -1,4 +1,4 @@
-//! How many colours a terminal has, and which of them stands for one of the palette.
+//! How many colours a terminal has, and which of them represents one of the palette.
 
 use ratatui::style::Color;
 
@@ -7,9 +7,9 @@ use crate::palette;
 /// What a terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colours {
-    /// None, or nobody wants them.
+    /// None, or none are wanted.
     None,
-    /// The sixteen of every terminal.
+    /// The sixteen that every terminal has.
     Sixteen,
     /// The table of 256.
     Indexed,
@@ -17,7 +17,7 @@ pub enum Colours {
     All,
 }
 
-/// The sixteen, as most terminals show them.
+/// The sixteen without black and white, as most terminals show them.
 const SIXTEEN: [(Color, (u8, u8, u8)); 14] = [
     (Color::Red, (205, 0, 0)),
     (Color::Green, (0, 205, 0)),
@@ -34,11 +34,11 @@ const SIXTEEN: [(Color, (u8, u8, u8)); 14] = [
     (Color::LightMagenta, (255, 0, 255)),
     (Color::LightCyan, (0, 255, 255)),
 ];
-/// Steps of each part of a colour in the table of 256.
+/// Steps of each component of a colour in the table of 256.
 const STEPS: [u8; 6] = [0, 95, 135, 175, 215, 255];
 
 impl Colours {
-    /// What the terminal can show, by the variables of the environment that say so.
+    /// What the terminal can show, according to environment variables.
     pub fn of(no_color: Option<&str>, term: &str, colorterm: Option<&str>) -> Colours {
         match colorterm {
             _ if no_color.is_some_and(|value| !value.is_empty()) => Colours::None,
@@ -49,7 +49,7 @@ impl Colours {
         }
     }
 
-    /// The one that stands for a colour of the palette (`#rrggbb`).
+    /// The closest to a colour of the palette (`#rrggbb`).
     pub(super) fn nearest(self, hex: &str) -> Option<Color> {
         let rgb = palette::rgb(hex).into();
         match self {
@@ -71,7 +71,7 @@ impl Colours {
         }
     }
 
-    /// Of a wait event, or a class of them.
+    /// The colour of a wait event, or a class of them.
     pub(super) fn of_wait(self, label: &str) -> Option<Color> {
         self.nearest(palette::of_wait(label).unwrap_or(palette::OTHER))
     }

@@ -11,7 +11,7 @@ use crate::latency::{LatencyGroup, LatencyReport, kind_words};
 use crate::number::{counted, duration, microseconds, milliseconds};
 use crate::sums::percent;
 
-/// Columns of the longest bar.
+/// Length of the longest bar.
 const BAR: u128 = 30;
 
 /// Why there are none, and what to do about it.
@@ -87,7 +87,7 @@ fn cells(name: String, report: &LatencyReport, rate: Rate, of: &Histogram) -> Ve
     ]
 }
 
-/// The distribution of the events of a kind that have this name.
+/// The distribution of the events of a kind with this name.
 pub fn distribution(answers: &Answers, kind: &str, name: &str) -> Page {
     let mut page = Page::default();
     let found = answers.latency.as_ref().and_then(|report| {

@@ -1,5 +1,5 @@
-//! The live screen: answers of the last seconds, drawn into the cells of a terminal. Draws; what is typed, and what is asked of which
-//! rows, is for others to say.
+//! The live screen: answers about the last seconds, drawn into the cells of a terminal. This module only draws; keys, and which rows
+//! to ask for what, are handled elsewhere.
 //!
 //! ```text
 //! answers   the questions that a screen asks
@@ -9,7 +9,7 @@
 //! latency   single events as a table, and the distribution of one
 //! table     which columns there is room for
 //! pages     one session, one stack, the help
-//! pen       how text of others is written
+//! pen       how untrusted text is written
 //! colours   what a terminal can show
 //! ```
 
@@ -41,9 +41,9 @@ use crate::group::{date_and_time, moment};
 use crate::number::counted;
 use pen::{line, plain, width, write, write_right};
 
-/// Columns that have room for a date.
+/// Enough columns for a date.
 const WITH_DATE: u16 = 100;
-/// The least that can be drawn in.
+/// Minimum size of the area.
 const LEAST: (u16, u16) = (60, 16);
 /// Lines above the bars.
 const HEADER: u16 = 2;
@@ -51,11 +51,11 @@ const HEADER: u16 = 2;
 const TITLES: u16 = 2;
 /// The line of the keys.
 const FOOTER: u16 = 1;
-/// From this size on other views are beside the chosen one.
+/// From this size on, other views are shown beside the selected one.
 const WITH_OTHERS: (u16, u16) = (150, 40);
-/// Columns of the others, of a hundred.
+/// Width of the other views, as a percentage.
 const OTHERS: u16 = 42;
-/// Between the chosen view and the others.
+/// Between the selected view and the others.
 const BORDER: &str = "│";
 
 /// Everything that a screen shows.
@@ -67,31 +67,31 @@ pub struct Screen<'a> {
     pub answers: Result<&'a Answers, &'a str>,
     /// The bars.
     pub chart: &'a Chart,
-    /// Which of them.
+    /// Which of them to draw.
     pub extent: Extent,
-    /// Which view.
+    /// The selected view.
     pub view: View,
     /// Its rows.
     pub table: &'a Table,
-    /// The chosen one.
+    /// The selected row.
     pub chosen: Option<usize>,
-    /// The views beside it, where there is room.
+    /// The views beside it, if there is room.
     pub others: &'a [(View, Table)],
-    /// A page over the view, and how many of its lines are above the screen.
+    /// A page over the view, and how many of its lines are scrolled off the top.
     pub page: Option<(&'a Page, usize)>,
     /// LIVE, REPLAY …
     pub mode: &'a str,
-    /// What is let through.
+    /// The current filter.
     pub filter: &'a str,
     /// A filter that is being typed.
     pub typed: Option<&'a str>,
-    /// Said once.
+    /// A one-time message.
     pub message: Option<&'a str>,
     /// What the terminal can show.
     pub colours: Colours,
 }
 
-/// Where the parts of a screen are.
+/// Positions of the parts of a screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     header: Rect,
@@ -107,7 +107,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Of an area; none when it is too small.
+    /// For an area; none when it is too small.
     pub fn of(area: Rect) -> Option<Layout> {
         if area.width < LEAST.0 || area.height < LEAST.1 {
             return None;
@@ -190,7 +190,7 @@ fn header(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let meta = screen.meta;
     let mode = match screen.extent.chosen {
-        // No second is over yet.
+        // No second is complete yet.
         (_, 0) => screen.mode.to_string(),
         _ => format!("{} {}", screen.mode, when(screen, area.width)),
     };
@@ -230,7 +230,7 @@ fn header(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
             .average_active_sessions()
             .map_or_else(|| "-".to_string(), |aas| format!("{aas:.2}"));
         facts.push(format!("AAS {aas} in {} s", short(seconds)));
-        // Where something is wrong, that comes before what is always there.
+        // Problems come before what is always there.
         let quality = &report.quality;
         if !quality.problems.is_empty() {
             facts.push(format!(
@@ -262,7 +262,7 @@ fn header(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
             facts.push(format!("recorder {percent:.1} % of a CPU since its start"));
         }
     }
-    // A fact for which there is no room is left out whole.
+    // A fact that does not fit is left out entirely.
     let mut text = String::new();
     for fact in facts {
         let more = if text.is_empty() {
@@ -277,7 +277,7 @@ fn header(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
     write(buffer, (area.x, area.y + 1), &text, area.width, Style::new());
 }
 
-/// The end of the chosen time.
+/// The end of the selected time.
 fn when(screen: &Screen<'_>, columns: u16) -> String {
     let end = screen.extent.chosen.1;
     match screen.meta.collector.clock {
@@ -307,7 +307,7 @@ fn titles(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
         .zip(View::ALL)
         .map(|(n, view)| width(&whole(n, view)) + 1)
         .sum();
-    // With too little room for both, which view it is and what is let through.
+    // If there is not enough room for both: the view, and the filter.
     let is_short = all.saturating_add(width(&filter)) > area.width;
     let mut x = area.x;
     for (number, view) in (1..).zip(View::ALL) {
@@ -335,7 +335,7 @@ fn titles(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
 fn footer(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
     let place = (area.x, area.y);
     if let (Some(typed), None) = (screen.typed, screen.message) {
-        // The end of what is typed is what is looked at.
+        // The user looks at the end of what is typed.
         let text = plain_typed(typed);
         let room = usize::from(area.width.saturating_sub(10));
         let hidden = text.chars().count().saturating_sub(room);
@@ -365,7 +365,7 @@ fn footer(screen: &Screen<'_>, buffer: &mut Buffer, area: Rect) {
     write(buffer, place, keys, area.width, faint);
 }
 
-/// As it is typed, blanks at the end included.
+/// As typed, including trailing blanks.
 fn plain_typed(typed: &str) -> String {
     crate::printable::printable(typed).into_owned()
 }

@@ -1,4 +1,4 @@
-//! What is opened over a view: one session, one stack, the help. Lines that are moved through.
+//! What opens over a view: one session, one stack, the help. Scrollable lines.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -16,7 +16,7 @@ use crate::stacks::StackTime;
 use crate::statement_text::NOT_RECORDED;
 use crate::sums::percent;
 
-/// Lines that a statement takes at most: of one that is longer the beginning tells most.
+/// Most lines of a statement: if it is longer, its beginning tells most.
 const STATEMENT_LINES: usize = 40;
 
 /// A line of a page.
@@ -26,12 +26,12 @@ enum Line {
     Text(String),
 }
 
-/// Lines, which are longer than the screen perhaps.
+/// Lines, possibly more than fit on the screen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Page(Vec<Line>);
 
 impl Page {
-    /// A text in lines of so many columns.
+    /// A text, wrapped at this many columns.
     pub(super) fn of_text(text: &str, columns: u16) -> Page {
         let mut page = Page::default();
         page.wrapped(text, columns);
@@ -45,7 +45,7 @@ impl Page {
         self.0.push(Line::Heading(plain(text)));
     }
 
-    /// Text of others in lines of so many columns.
+    /// Untrusted text, wrapped at this many columns.
     fn wrapped(&mut self, text: &str, columns: u16) {
         let text = plain(text);
         let mut lines = 0;
@@ -71,7 +71,7 @@ impl Page {
         self.0.push(Line::Text(printable(text).into_owned()));
     }
 
-    /// Lines that can be above the first one that is shown, in an area of this height.
+    /// How many lines can be above the first one shown, in an area of this height.
     pub fn most_above(&self, height: u16) -> usize {
         self.0.len().saturating_sub(height.into())
     }
@@ -105,8 +105,8 @@ impl Page {
     }
 }
 
-/// One session: who it is, its statement, what it does now, where its time went, its stacks. `now`: the last second of these, where
-/// they are more than one. `columns`: for lines.
+/// One session: who it is, its statement, what it does now, where its time went, its stacks. `now`: the last second, if there are
+/// more than one. `columns`: for wrapping.
 pub fn session(answers: &Answers, now: Option<&Answers>, columns: u16) -> Page {
     let mut page = Page::default();
     let report = &answers.report;
@@ -124,7 +124,7 @@ pub fn session(answers: &Answers, now: Option<&Answers>, columns: u16) -> Page {
     if let Some(now) = now {
         page.heading("In the last second");
         where_it_went(&mut page, &now.report);
-        // Of the short ones there is none, perhaps.
+        // Time without samples has no frames.
         let stacks = &now.report.stacks.top;
         let has_frames = |stack: &&StackTime| !(stack.kernel.is_empty() && stack.user.is_empty());
         if let Some(stack) = stacks.iter().find(has_frames).or(stacks.first()) {
@@ -139,7 +139,7 @@ pub fn session(answers: &Answers, now: Option<&Answers>, columns: u16) -> Page {
     page
 }
 
-/// Its waits, by the states that it was in meanwhile.
+/// Its waits, by its state meanwhile.
 fn where_it_went(page: &mut Page, report: &Report) {
     let total: u128 = report.ledger.total().total_ns();
     for row in &report.ledger.rows {
@@ -197,7 +197,7 @@ fn who(page: &mut Page, work: &SessionWork, elapsed_ns: u128) {
     ));
 }
 
-/// One stack, the innermost function first.
+/// One stack, innermost function first.
 pub fn stack(stack: &StackTime) -> Page {
     let mut page = Page::default();
     add_stack(&mut page, stack, "DB time");

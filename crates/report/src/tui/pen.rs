@@ -1,4 +1,4 @@
-//! Writing into the cells of a screen: whatever is written is printable, in one line, and stays within its place.
+//! Writing into the cells of a screen: whatever is written is printable, on one line, and stays within its bounds.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -8,20 +8,20 @@ use ratatui::text::Span;
 use crate::printable::printable;
 use crate::statement_text::one_line;
 
-/// Stands for what is cut off.
+/// Stands for what was cut off.
 const CUT: &str = "…";
 
-/// Text of others as it may stand on a screen.
+/// Untrusted text, made safe for the screen.
 pub(super) fn plain(text: &str) -> String {
     printable(&one_line(text)).into_owned()
 }
 
-/// Columns that it takes.
+/// Width in columns.
 pub(super) fn width(text: &str) -> u16 {
     u16::try_from(Span::raw(text).width()).unwrap_or(u16::MAX)
 }
 
-/// Writes a text into so many columns, and a mark where it was cut. The answer is the column behind it.
+/// Writes a text into this many columns, with a mark if it was cut. Returns the column after it.
 pub(super) fn write(buffer: &mut Buffer, (x, y): (u16, u16), text: &str, columns: u16, style: Style) -> u16 {
     let columns = columns.min(buffer.area.right().saturating_sub(x));
     if columns == 0 || y >= buffer.area.bottom() {
@@ -35,13 +35,13 @@ pub(super) fn write(buffer: &mut Buffer, (x, y): (u16, u16), text: &str, columns
     buffer.set_stringn(end, y, CUT, 1, style).0
 }
 
-/// The same at the right end of the columns.
+/// The same, right-aligned.
 pub(super) fn write_right(buffer: &mut Buffer, (x, y): (u16, u16), text: &str, columns: u16, style: Style) {
     let blank = columns.saturating_sub(width(&printable(text)));
     write(buffer, (x + blank, y), text, columns - blank, style);
 }
 
-/// A line of an area; none when it has fewer.
+/// A line of an area; none if it has fewer.
 pub(super) fn line(area: Rect, number: u16) -> Option<Rect> {
     (number < area.height).then(|| Rect::new(area.x, area.y + number, area.width, 1))
 }

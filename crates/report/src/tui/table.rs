@@ -1,4 +1,4 @@
-//! A table on a screen: which columns there is room for, and how wide they are.
+//! A table on a screen: which columns fit, and how wide they are.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -9,14 +9,14 @@ use super::pen::{plain, width, write, write_right};
 
 /// Between columns.
 const GAP: u16 = 1;
-/// How a column is set.
+/// Layout of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Setting {
-    /// A number: at the right, always whole.
+    /// A number: right-aligned, never cut.
     Number,
-    /// A short text, always whole up to so many columns.
+    /// A short text, never cut up to this many columns.
     Short(u16),
-    /// A text that takes what room there is; others are left out before it is made narrower than this.
+    /// A text that takes the available room; others are left out before it becomes narrower than this.
     Text(u16),
 }
 
@@ -25,9 +25,9 @@ pub(super) enum Setting {
 pub(super) struct Column {
     pub(super) title: String,
     pub(super) setting: Setting,
-    /// Where there is too little room the columns with the highest numbers are left out first; 0 stays.
+    /// If there is not enough room, the columns with the highest numbers are left out first; 0 stays.
     pub(super) spare: u8,
-    /// Rows are in the order of it.
+    /// Rows are sorted by it.
     pub(super) is_sorted: bool,
 }
 
@@ -49,10 +49,10 @@ impl Column {
     }
 }
 
-/// What a row is about, for who chooses it.
+/// What a row is about, for when it is selected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
-    /// Nothing that could be opened: a sum.
+    /// Nothing that can be opened: a sum.
     Sum,
     /// A wait event, as it is written.
     Wait(String),
@@ -60,9 +60,9 @@ pub enum Subject {
     Statement(u64),
     /// A session by its process id and its number in the recording.
     Session(u32, u64),
-    /// The stack at this place of the answer.
+    /// The stack with this index in the answer.
     Stack(usize),
-    /// Somebody in a chain of waits, by process id (0: no session), in this row.
+    /// A session in a chain of waits, by process id (0: no session), in this row.
     Link(u32, usize),
     /// Events by their kind and name.
     Event(String, String),
@@ -74,7 +74,7 @@ pub(super) enum Weight {
     Usual,
     /// Sums.
     Strong,
-    /// What is beside the point: idle sessions, the server's own processes.
+    /// Less important: idle sessions, the server's own processes.
     Faint,
 }
 
@@ -88,7 +88,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Cells with texts of others are made plain here.
+    /// Makes untrusted text in cells safe for the screen.
     pub(super) fn new(subject: Subject, weight: Weight, cells: Vec<String>) -> Row {
         Row {
             subject,
@@ -102,14 +102,14 @@ impl Row {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Table {
     pub(super) columns: Vec<Column>,
-    /// In the order in which they are shown.
+    /// In display order.
     pub rows: Vec<Row>,
-    /// Said in place of rows where there are none.
+    /// Shown instead of rows if there are none.
     pub(super) nothing: String,
 }
 
 impl Table {
-    /// Without this column where no row has anything in it.
+    /// Removes this column if no row has anything in it.
     pub(super) fn without_if_empty(mut self, title: &str) -> Table {
         let is_empty = |at: usize| self.rows.iter().all(|row| row.cells[at].is_empty());
         let place = self.columns.iter().position(|column| column.title == title);
@@ -122,7 +122,7 @@ impl Table {
         self
     }
 
-    /// Places and widths of the columns that there is room for.
+    /// Indices and widths of the columns that fit.
     fn fit(&self, columns: u16) -> Vec<(usize, u16)> {
         let natural: Vec<u16> = (self.columns.iter().enumerate())
             .map(|(at, column)| {
@@ -155,7 +155,7 @@ impl Table {
         }
         let mut room = columns.saturating_sub(needed(&taken));
         let mut widths: Vec<(usize, u16)> = taken.iter().map(|at| (*at, least(*at))).collect();
-        // The first ones first: the last, a statement as a rule, is cut anyway.
+        // Left to right: the last one, usually a statement, is cut anyway.
         for (at, width) in &mut widths {
             let more = (natural[*at] - *width).min(room);
             *width += more;
@@ -164,7 +164,7 @@ impl Table {
         widths
     }
 
-    /// Draws the heading and as many rows as fit, the chosen one among them.
+    /// Draws the heading and as many rows as fit, including the selected one.
     pub(super) fn draw(&self, buffer: &mut Buffer, area: Rect, chosen: Option<usize>) {
         if area.height < 2 {
             return;

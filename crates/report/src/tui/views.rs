@@ -15,7 +15,7 @@ use crate::statement_text::cell;
 use crate::sums::{Sums, percent};
 use crate::top_sql::NoStatements;
 
-/// Characters of a statement.
+/// Characters of a statement's text.
 pub(super) const TEXT: usize = 400;
 /// States that have a column of their own.
 const STATES: [State; 5] = [
@@ -44,7 +44,7 @@ pub enum View {
 }
 
 impl View {
-    /// Each of them, in the order of their keys.
+    /// All of them, in the order of their keys.
     pub const ALL: [View; 6] = [
         View::Ledger,
         View::Sql,
@@ -54,7 +54,7 @@ impl View {
         View::Latency,
     ];
 
-    /// Those that are shown beside this one where there is room.
+    /// The views shown beside this one if there is room.
     pub fn beside(self) -> [View; 2] {
         match self {
             View::Ledger => [View::Sql, View::Sessions],
@@ -73,7 +73,7 @@ impl View {
         }
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn title(self) -> &'static str {
         match self {
             View::Ledger => "Ledger",
@@ -85,7 +85,7 @@ impl View {
         }
     }
 
-    /// In how many orders its rows can be.
+    /// How many sort orders its rows have.
     pub fn orders(self) -> usize {
         match self {
             View::Ledger | View::Sql | View::Sessions | View::Latency => 3,
@@ -128,7 +128,7 @@ pub(super) fn share(part: u128, whole: u128) -> String {
     percent(part, whole).map_or_else(String::new, |percent| format!("{percent:.1}"))
 }
 
-/// `number`: of the column by which rows are in order.
+/// `number`: index of the column that rows are sorted by.
 pub(super) fn sorted(mut columns: Vec<Column>, number: usize) -> Vec<Column> {
     if let Some(column) = columns.get_mut(number) {
         column.is_sorted = true;
@@ -210,7 +210,7 @@ fn ledger(answers: &Answers, rate: Rate, order: usize) -> Table {
     }
     let mut columns = sorted(columns, sorted_by);
     if order == 1 {
-        // On a CPU is what both columns say together.
+        // Both columns together are the time on a CPU.
         columns[2].is_sorted = true;
     }
     Table {
@@ -360,7 +360,7 @@ fn sessions(answers: &Answers, rate: Rate, order: usize) -> Table {
     }
 }
 
-/// What stands in place of a user.
+/// Shown instead of a user.
 fn kind(backend_type: &str) -> String {
     match backend_type {
         BackendType::UNKNOWN => "[not known yet]".to_string(),

@@ -1,25 +1,25 @@
 //! By how much the clocks of two traces differ, found by waits that consist of one call.
 //!
-//! A call that takes at least nine tenths of a wait is taken for the call that the wait was about, when it is near. It must lie inside
-//! the wait, so each such match allows the shift of the clock a range: no less than brings the end of the wait behind that of the
-//! call, no more than keeps its begin before that of the call. Wrong matches allow ranges anywhere, right ones the same: the
-//! shift is the middle of what most matches allow, and may be off by half of its width.
+//! A nearby call that takes at least nine tenths of a wait is assumed to be the call that the wait was about. As it must be inside the
+//! wait, each such match allows a range of clock shifts: at least as much as puts the end of the wait after that of the call, at most
+//! as much as keeps its start before that of the call. Wrong matches allow random ranges, right ones the same range: the shift is the
+//! middle of what most matches allow, and may be off by half of its width.
 
 use serde::Serialize;
 
 use super::Event;
 
-/// Waits and calls that are held against each other.
+/// Which waits and calls are compared.
 #[derive(Debug, Clone, Copy)]
 struct Search {
-    /// Shorter waits say little, and have many calls that look like theirs.
+    /// Shorter waits say little, and many calls look like theirs.
     shortest_ns: i64,
-    /// Further apart than this, two events are not the same.
+    /// Two events further apart than this are not the same.
     window_ns: i64,
 }
 
-/// First long waits, wherever their call may be: time lines of old releases have whole seconds. If there are too few of them,
-/// shorter ones, whose calls have to be near.
+/// First long waits, however far away their call is: time lines of old releases have whole seconds. If there are too few of them,
+/// shorter ones, whose calls have to be close.
 const SEARCHES: [Search; 2] = [
     Search {
         shortest_ns: 1_000_000,
@@ -31,37 +31,37 @@ const SEARCHES: [Search; 2] = [
     },
 ];
 
-/// Waits that are looked at: more of them say no more.
+/// Waits that are examined: more of them add nothing.
 const MAX_WAITS: usize = 20_000;
 
-/// Calls that are looked at for each, on either side, the nearest: bounds the time that dense traces take.
+/// Nearest calls that are examined for each, on either side: bounds the time for dense traces.
 const MAX_CALLS: usize = 100;
 
-/// Both traces have whole microseconds: an end may be one off.
+/// Both traces have whole microseconds: an end may be off by one.
 const ROUNDING_NS: i64 = 1_000;
 
-/// Fewer matches are chance.
+/// Fewer matches than this are chance.
 const FEWEST: u64 = 3;
 
 /// Time zones differ by multiples of a quarter of an hour.
 const ZONE_NS: i64 = 900_000_000_000;
 
-/// How the times of waits were brought onto the clock of the calls.
+/// How the times of waits were mapped to the clock of the calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Alignment {
     /// What was added to the times of the waits, nanoseconds.
     pub shift_ns: i64,
-    /// How far that may be off; none when it was not found by matches: the times of day of both files are taken as they are.
+    /// How far that may be off; none if it was not found by matches: the times of day of both files are used unchanged.
     pub may_be_off_ns: Option<u64>,
     /// Waits that consist of one call and agree on the shift.
     pub matches: u64,
-    /// Waits that have a call of their length near.
+    /// Waits with a nearby call of their length.
     pub candidates: u64,
-    /// Quarters of an hour of the shift, for a time line without its offset from UTC.
+    /// Quarters of an hour in the shift, for a time line without its offset from UTC.
     pub zone_quarters: i64,
 }
 
-/// Finds the shift. Both are in the order of their begin.
+/// Finds the shift. Both are sorted by start.
 pub(super) fn find(waits: &[Event], calls: &[Event]) -> Alignment {
     let zone_quarters = zone(waits, calls);
     let zone_ns = zone_quarters.saturating_mul(ZONE_NS);
@@ -123,7 +123,7 @@ fn search(waits: &[Event], calls: &[Event], zone_ns: i64, of: Search) -> Alignme
     }
 }
 
-/// Quarters of an hour by which waits and calls are apart, when they do not meet at all.
+/// Quarters of an hour between waits and calls, if they do not overlap at all.
 fn zone(waits: &[Event], calls: &[Event]) -> i64 {
     let (Some(first_wait), Some(last_wait)) = (waits.first(), waits.last()) else {
         return 0;
@@ -141,11 +141,11 @@ fn zone(waits: &[Event], calls: &[Event]) -> i64 {
     if quarters.abs() <= 14 * 4 { quarters } else { 0 }
 }
 
-/// The range that most of the ranges have in common, the one nearest to no shift among equals, and how many they are.
+/// The range that most of the ranges have in common, among equals the one nearest to no shift, and how many have it in common.
 fn most_allowed(ranges: Vec<(i64, i64)>) -> (u64, Option<(i64, i64)>) {
     let mut edges: Vec<(i64, bool)> = Vec::with_capacity(ranges.len() * 2);
     for (low, high) in ranges {
-        // An end comes behind the begins of the same place: ranges that touch have that place in common.
+        // At the same place, an end sorts after a start: ranges that touch have that place in common.
         edges.push((low, false));
         edges.push((high, true));
     }
@@ -157,7 +157,7 @@ fn most_allowed(ranges: Vec<(i64, i64)>) -> (u64, Option<(i64, i64)>) {
             continue;
         }
         open += 1;
-        // It stays as many until the next edge.
+        // The number stays the same until the next edge.
         let until = edges.get(at + 1).map_or(*place, |(next, _)| *next);
         let is_nearer = best.is_none_or(|(low, high)| distance(*place, until) < distance(low, high));
         if open > most || open == most && is_nearer {
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_constant_difference_is_found_within_its_bounds() {
-        // Waits of different lengths, each with 20 us before its call and 30 us behind; their clock is 7 ms late.
+        // Waits of different lengths, each with 20 us before its call and 30 us after it; their clock is 7 ms late.
         let lengths = [5, 11, 3, 8, 21, 2].map(|ms| ms * MS);
         let calls: Vec<Event> = lengths
             .iter()

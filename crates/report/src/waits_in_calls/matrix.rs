@@ -1,4 +1,4 @@
-//! Wait event × system call: where the time of each was.
+//! Wait event × system call: where the time of each went.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::sums::percent;
 pub struct Matrix {
     /// Wait events, the longest time first.
     pub waits: Vec<WaitCalls>,
-    /// What was outside of all waits; its `count` is 0.
+    /// Time outside of all waits; its `count` is 0.
     #[serde(rename = "outside_of_waits", serialize_with = "times")]
     pub outside: WaitCalls,
     /// System calls, the longest time first: the columns.
@@ -25,9 +25,9 @@ pub struct Matrix {
 pub struct CallTime {
     /// The call.
     pub name: String,
-    /// How many there were whose middle was here.
+    /// Number of calls whose middle was here.
     pub count: u64,
-    /// Their time, as far as it was here.
+    /// Their time here.
     pub ns: u64,
 }
 
@@ -68,12 +68,12 @@ fn times<S: Serializer>(outside: &WaitCalls, to: S) -> Result<S::Ok, S::Error> {
 }
 
 impl WaitCalls {
-    /// The same in percent of its time.
+    /// The same as a percentage of its time.
     pub fn in_none_percent(&self) -> Option<f64> {
         percent(self.in_none_ns.into(), self.ns.into())
     }
 
-    /// Time in all calls but these.
+    /// Time in all calls except these.
     pub fn in_other_calls_ns(&self, names: &[&str]) -> u64 {
         let others = self
             .calls
@@ -82,7 +82,7 @@ impl WaitCalls {
         others.map(|call| call.ns).fold(0, u64::saturating_add)
     }
 
-    /// The sum of all calls behind the first so many; none when there are no more.
+    /// The sum of all calls after the first `shown`; none if there are no more.
     pub fn others_after(&self, shown: usize) -> Option<CallTime> {
         let others = self.calls.get(shown..).filter(|others| !others.is_empty())?;
         Some(CallTime {
@@ -101,7 +101,7 @@ impl WaitCalls {
     }
 }
 
-/// Sums by the numbers of names.
+/// Sums by number of the name.
 #[derive(Debug, Clone, Default)]
 struct Row {
     count: u64,
@@ -113,16 +113,16 @@ struct Row {
     calls: BTreeMap<usize, (u64, u64)>,
 }
 
-/// Both are in the order of their begin, and inside the time of both.
+/// Both are sorted by start, and within the time of both traces.
 pub(super) fn of(waits: &[Event], calls: &[Event], elapsed_ns: u64, names: &[String]) -> Matrix {
     let mut rows: BTreeMap<usize, Row> = BTreeMap::new();
     let mut outside = Row::default();
-    // What of each call is in waits, and whether its middle is.
+    // How much of each call is in waits, and whether its middle is.
     let mut inside: Vec<(i64, bool)> = vec![(0, false); calls.len()];
     let mut first = 0;
     for wait in waits {
         let row = rows.entry(wait.name).or_default();
-        // Calls that ended before this wait are over for the later ones too.
+        // Calls that ended before this wait are over for later ones, too.
         while calls.get(first).is_some_and(|call| call.end() < wait.start) {
             first += 1;
         }
@@ -136,7 +136,7 @@ pub(super) fn of(waits: &[Event], calls: &[Event], elapsed_ns: u64, names: &[Str
                 .end()
                 .min(wait.end())
                 .saturating_sub(call.start.max(wait.start));
-            // Rounding makes neighbours overlap: no wait has more time in calls than it has, no call more in waits.
+            // Rounding makes neighbours overlap: no wait gets more time in calls than it has, no call more in waits.
             let both = both.min(left).min(call.ns - in_waits.0).max(0);
             let is_inside = !in_waits.1 && (wait.start..=wait.end()).contains(&call.middle());
             if both == 0 && !is_inside {

@@ -1,18 +1,18 @@
-//! A trace of waits and a trace of system calls of the same session, laid beside each other by clock: in which system call was
-//! the time of every wait event, how much of it was in none, and which calls were made outside of all waits.
+//! A trace of waits and a trace of system calls of the same session, matched by clock: in which system calls the time of every wait
+//! event was spent, how much of it in none, and which calls were made outside of all waits.
 //!
 //! # Rules
-//! * Waits and calls of one process belong together. Where one of the files does not say its process (an SQL trace without its header;
-//!   strace of one process), and each of them is of one process only, they are taken for the same, which is said.
-//! * Times of waits are moved onto the clock of the calls ([`alignment`]).
-//! * What counts is the time that both traces cover: from the first wait or call that began when both were there to the last that
-//!   ended. Waits and calls that are not wholly in it are left out, and counted.
-//! * **Time** of a wait in a call is the time in which both went on. What is left of the wait is in no call: CPU, run queue, or the
-//!   time of calls that were not traced.
-//! * A call is **inside** the wait in which its middle lies: the clocks agree to some microseconds only, so ends do not decide.
+//! * Waits and calls of one process belong together. If one of the files does not give its process (an SQL trace without its header;
+//!   strace of one process), and each of them is of one process only, they are assumed to be the same, and the report says so.
+//! * Times of waits are moved to the clock of the calls ([`alignment`]).
+//! * What counts is the time that both traces cover: from the first wait or call that began when both had begun to the last that
+//!   ended. Waits and calls that are not entirely within it are left out, and counted.
+//! * **Time** of a wait in a call is the time in which both were in progress. The rest of the wait is in no call: CPU, run queue, or
+//!   calls that were not traced.
+//! * A call is **inside** the wait that contains its middle: the clocks agree to some microseconds only, so ends do not decide.
 //!
-//! Times of waits and calls of one process do not overlap but by what rounding does; where they do, no time counts twice in a
-//! row of the matrix beyond the length of its wait.
+//! Waits and calls of one process only overlap by rounding; where they do, no time counts twice in a row of the matrix beyond the
+//! length of its wait.
 
 mod alignment;
 mod matrix;
@@ -29,15 +29,15 @@ use crate::dimensions::Dimensions;
 use crate::filter::{Filter, SECOND_US};
 use crate::load::Source;
 
-/// All processes of which there are both.
+/// All processes that have both.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WaitsInCalls {
     /// One for each process, in the order of their numbers.
     pub pairs: Vec<Pair>,
-    /// Processes of which there are waits and no calls; 0 = a trace that does not say its process.
+    /// Processes with waits but no calls; 0 = a trace that does not give its process.
     #[serde(rename = "pids_without_calls")]
     pub without_calls: Vec<u32>,
-    /// Processes of which there are calls and no waits.
+    /// Processes with calls but no waits.
     #[serde(rename = "pids_without_waits")]
     pub without_waits: Vec<u32>,
 }
@@ -45,24 +45,24 @@ pub struct WaitsInCalls {
 /// Waits and calls of one process.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Pair {
-    /// The process; 0 = neither says it.
+    /// The process; 0 = neither gives it.
     pub pid: u32,
-    /// What does not say its process, if anything does not: both are taken for the same, because there are no others.
+    /// Which traces do not give their process, if any: both are assumed to be of the same one, because there are no others.
     #[serde(rename = "is_pid_assumed", serialize_with = "is_some")]
     pub unnamed: Option<Unnamed>,
-    /// Begin of the time that both cover, nanoseconds since the Unix epoch by the clock of the calls.
+    /// Start of the time that both cover, nanoseconds since the Unix epoch by the clock of the calls.
     pub from_ns: i64,
     /// Its end.
     pub to_ns: i64,
-    /// From begin to end, nanoseconds.
+    /// From start to end, nanoseconds.
     pub elapsed_ns: u64,
-    /// How the clocks were brought together.
+    /// How the clocks were aligned.
     pub alignment: Alignment,
-    /// Waits that are not wholly in it.
+    /// Waits that are not entirely within it.
     pub waits_left_out: u64,
-    /// Calls that are not wholly in it.
+    /// Calls that are not entirely within it.
     pub calls_left_out: u64,
-    /// Where the time was.
+    /// Where the time went.
     #[serde(flatten)]
     pub matrix: Matrix,
 }
@@ -71,14 +71,14 @@ fn is_some<S: Serializer>(unnamed: &Option<Unnamed>, to: S) -> Result<S::Ok, S::
     to.serialize_bool(unnamed.is_some())
 }
 
-/// Which traces do not say their process.
+/// Which traces do not give their process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unnamed {
-    /// The one of waits.
+    /// The one with waits.
     Waits,
-    /// The one of system calls.
+    /// The one with system calls.
     Calls,
-    /// Neither does.
+    /// Neither of them gives it.
     Both,
 }
 
@@ -118,33 +118,33 @@ impl Names {
     }
 }
 
-/// Events by process. Calls of a process that is not named are told apart by session: each file of strace has one of its own.
+/// Events by process. Calls of an unnamed process are separated by session: each file of strace has its own.
 #[derive(Debug, Default)]
 struct Events {
     waits: BTreeMap<u32, Vec<Event>>,
     calls: BTreeMap<(u32, u64), Vec<Event>>,
 }
 
-/// Lays waits and calls beside each other; none when there are not both.
+/// Matches waits with calls; none unless there are both.
 pub(crate) fn waits_in_calls(
     source: &Source,
     dimensions: &mut Dimensions,
     filter: &Filter,
 ) -> Option<WaitsInCalls> {
-    // Only files have both: a recording of our own has them in its rows.
+    // Only files have both: our own recordings have them in their rows.
     if source.meta().files.is_empty() {
         return None;
     }
     let mut names = Names::default();
     let mut events = Events::default();
-    // What cannot be read is told by whoever reads the other tables.
+    // What cannot be read is reported by the readers of the other tables.
     let _ = source.spans(|row: &SpanRow| {
         let second_us = row
             .start_ns
             .div_euclid(1_000 * SECOND_US)
             .saturating_mul(SECOND_US);
         let session = dimensions.session(row.session);
-        // System calls are in the trace of another tool, which knows no statements.
+        // System calls come from another tool's trace, which knows no statements.
         let is_of_other = row.kind == span::kind::WAIT && !filter.takes_statement(row.statement);
         if !filter.takes_time(second_us) || !filter.takes_session(session) || is_of_other {
             return;
@@ -185,7 +185,7 @@ pub(crate) fn waits_in_calls(
             Some(_) => only.unwrap_or_default(),
             None => (pid, 0),
         };
-        // Without a number nothing says that two traces are of the same process.
+        // Without a number nothing says that the two traces are of the same process.
         let of_calls = calls.remove(&key).filter(|_| pid != 0 || unnamed.is_some());
         match of_calls {
             Some(of_calls) => {

@@ -1,18 +1,18 @@
-//! What if a lock were held for half as long, a device were faster, a statement went away: DB time and throughput of the same closed
-//! load, predicted by playing what was recorded.
+//! What if a lock were held for half as long, a device were faster, a statement went away: DB time and throughput of the same closed load,
+//! predicted by replaying what was recorded.
 //!
 //! ```text
-//! spec       what is to be different
+//! spec       what to change
 //! recorded   what each client did with its time, in blocks of time
-//! model      that as a load which can be played, fitted to how long it waited
-//! network    plays it
-//! denser     of a model: what a denser load may take less
+//! model      a replayable load made of that, fitted to how long it waited
+//! network    replays it
+//! denser     of a model: what a denser load may need less of
 //! ```
 //!
-//! The load is played with nothing different first. Where that does not give what was recorded, or the recording does not carry it,
-//! the answer is that it cannot be said, and why. What is predicted lies between what comes of durations that hardly differ and of random
-//! ones, by how evenly the transactions of the recording ended. The interval is that of a bootstrap over blocks of the recording, for both,
-//! widened by how far the unchanged load is off, and by what is known not to be in a recording, or to be in it and not to recur.
+//! The load is first replayed unchanged. If that does not reproduce the recording, or the recording does not support a prediction, the
+//! answer is that it cannot be said, and why. The prediction lies between those for durations that hardly vary and for random ones, by how
+//! evenly the recorded transactions ended. The interval is that of a bootstrap over blocks of the recording, for both, widened by how far
+//! the unchanged replay is off, and by what is known not to be in a recording, or to be in it but not to recur.
 
 mod model;
 mod network;
@@ -35,7 +35,7 @@ pub use spec::{Changed, WhatIf};
 
 /// Resamples of a bootstrap.
 const RESAMPLES: usize = 40;
-/// Part of them that is left out at either end: an interval of nine in ten.
+/// Part of them that is cut off at either end: an interval of nine in ten.
 const TAIL: f64 = 0.05;
 /// Shorter recordings say too little, seconds.
 const SHORTEST: f64 = 5.0;
@@ -43,37 +43,37 @@ const SHORTEST: f64 = 5.0;
 const FEWEST_SAMPLES: u64 = 200;
 /// Fewer transactions say too little.
 const FEWEST_TRANSACTIONS: f64 = 30.0;
-/// Transactions of clients that came or went meanwhile: a larger part is no closed load.
+/// If a larger part of the transactions is of clients that came or went meanwhile, this is not a closed load.
 const MOST_PASSING: f64 = 0.1;
-/// Halves of the recording whose throughput differs more are not one load.
+/// If the throughput of the halves of the recording differs by more, they are not one load.
 const MOST_DRIFT: f64 = 0.25;
-/// DB time of parallel workers: a larger part is not modelled.
+/// If parallel workers have a larger part of DB time, it is not modelled.
 const MOST_WORKERS: f64 = 0.05;
-/// A load with nothing different may miss what was recorded by so much.
+/// The unchanged replay may be off by this much.
 const MOST_MISS: f64 = 0.1;
-/// The same of the part of the time in which the log is flushed.
+/// The same for the part of the time in which the log is flushed.
 const MOST_FLUSH_MISS: f64 = 0.3;
-/// Durations are taken as random in this part, at most: what a busy host does to a load looks like it.
+/// Largest weight of random durations: the effect of a busy host on a load looks like them.
 const MOST_RANDOM: f64 = 0.5;
-/// Of what a client seems to think so much may be the way to it and back and until it has woken up, seconds, and no more than a part of it:
-/// all of that is shorter where more goes on (measured: 0.4 ms, docs/what-if.md).
+/// This much of a client's apparent think time, seconds, may be the way to it and back and its wakeup, but no more than a part of it: all
+/// of that is shorter when more is going on (measured: 0.4 ms, docs/what-if.md).
 const ON_THE_WAY: f64 = 0.000_5;
 const MOST_ON_THE_WAY: f64 = 0.5;
-/// More flushes of the log than recorded, as a factor, are no longer the same.
+/// Flushes of the log count as more than recorded above this factor.
 const MORE_FLUSHES: f64 = 1.1;
-/// The log was flushed for this part of the time: its device was busy.
+/// If the log was flushed for this part of the time, its device was busy.
 const BUSY: f64 = 0.8;
-/// What was predicted for a device that was busy was that much too high (docs/what-if.md).
+/// Predictions for a busy device were too high by this much (docs/what-if.md).
 const MISS_OF_BUSY: f64 = 0.2;
-/// Names that are suggested.
+/// How many names are suggested.
 const MOST_NAMED: usize = 8;
 
-/// What is asked.
+/// The question.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct WhatIfOptions {
-    /// Part of the time, and which clients.
+    /// Selects part of the time, and clients.
     pub filter: Filter,
-    /// All of it is different at once.
+    /// All of these at once.
     pub changes: Vec<WhatIf>,
 }
 
@@ -82,19 +82,19 @@ pub struct WhatIfOptions {
 pub struct WhatIfReport {
     /// What the recording says about itself.
     pub meta: Meta,
-    /// Which part of it.
+    /// Which part of it counts.
     pub filter: Filter,
     /// The time it covers.
     pub period: Period,
-    /// What is different.
+    /// What is changed.
     pub changes: Vec<WhatIf>,
-    /// What would be; or why it cannot be said.
+    /// The prediction, or why it cannot be said.
     pub answer: Result<Prediction, String>,
     /// What could not be read.
     pub problems: Vec<String>,
 }
 
-/// What a closed load does.
+/// Figures of a closed load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct LoadFigures {
     /// Transactions a second.
@@ -115,7 +115,7 @@ impl LoadFigures {
     }
 }
 
-/// What would be.
+/// A prediction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Prediction {
     /// Clients of the closed load.
@@ -124,17 +124,17 @@ pub struct Prediction {
     pub seconds: f64,
     /// Transactions in these.
     pub transactions: f64,
-    /// As it was recorded.
+    /// As recorded.
     pub now: LoadFigures,
-    /// As it is predicted.
+    /// As predicted.
     pub predicted: LoadFigures,
-    /// Lower ends of the intervals, of each figure its own.
+    /// Lower ends of the intervals, each figure's own.
     pub low: LoadFigures,
     /// Upper ends.
     pub high: LoadFigures,
-    /// Throughput of the load that is played with nothing different, less what was recorded, as a part of that: the larger miss.
+    /// Throughput of the unchanged replay minus what was recorded, as a part of the latter: the larger miss.
     pub miss: f64,
-    /// What it rests on, as sentences.
+    /// What it is based on, as sentences.
     pub assumes: Vec<String>,
 }
 
@@ -149,7 +149,7 @@ pub fn what_if(source: &Source, options: &WhatIfOptions) -> Result<WhatIfReport,
     scanned.check(filter)?;
     let meta = source.meta();
     let changes = || options.changes.iter();
-    // A name that was mistyped is told before that nothing can be said anyway, unless nothing has a name.
+    // A mistyped name is reported before any general reason, unless nothing in the recording has a name.
     let answer = changes()
         .filter(|change| has_any(change, &recorded))
         .try_for_each(|change| is_there(change, &recorded))
@@ -168,7 +168,7 @@ pub fn what_if(source: &Source, options: &WhatIfOptions) -> Result<WhatIfReport,
     })
 }
 
-/// Why the recording does not carry any prediction.
+/// Why the recording supports no prediction at all.
 fn cannot_say(recorded: &Recorded, meta: &Meta) -> Option<String> {
     let followed: f64 = recorded.locks.values().map(|lock| lock.followed).sum();
     if !causes::is_recorded(meta, followed as u128) {
@@ -223,7 +223,7 @@ fn cannot_say(recorded: &Recorded, meta: &Meta) -> Option<String> {
         shares.map(|share| share.transactions).sum::<f64>() / seconds.max(1e-9)
     };
     let (first, second) = (rate(0..half), rate(half..recorded.blocks.len()));
-    // Of a session that looked idle transactions may be counted a second late: the halves have one too few, and one too many.
+    // Transactions of a session that looked idle may be counted a second late: one half has one too few, the other one too many.
     let late = 2.0 * transactions / seconds / (seconds / 2.0);
     let drift = ((second - first).abs() - late).max(0.0) / first.max(second).max(1e-9);
     (drift > MOST_DRIFT).then(|| {
@@ -234,7 +234,7 @@ fn cannot_say(recorded: &Recorded, meta: &Meta) -> Option<String> {
     })
 }
 
-/// Whether the recording has anything of the kind of what is to be different.
+/// Whether the recording has anything of the kind that is to change.
 fn has_any(change: &WhatIf, recorded: &Recorded) -> bool {
     match change.what {
         Changed::Hold(_) => !recorded.locks.is_empty(),
@@ -243,7 +243,7 @@ fn has_any(change: &WhatIf, recorded: &Recorded) -> bool {
     }
 }
 
-/// Whether what is to be different is in the recording.
+/// Whether what is to change is in the recording.
 fn is_there(change: &WhatIf, recorded: &Recorded) -> Result<(), String> {
     let largest = |all: Vec<(String, f64)>| {
         let mut all = all;
@@ -268,7 +268,7 @@ fn is_there(change: &WhatIf, recorded: &Recorded) -> Result<(), String> {
                         .to_string(),
                 );
             }
-            // Waited for, but by none whose transactions make up the load.
+            // Waited for, but by nobody whose transactions make up the load.
             let of_lock = |wait: &str| {
                 let parts = wait.split_once(':');
                 parts.is_some_and(|(class, event)| {
@@ -478,7 +478,7 @@ fn predict(recorded: &Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Predict
     })
 }
 
-/// What the interval allows for where a load becomes denser.
+/// What the interval allows for if a load becomes denser.
 fn of_denser(of: &Denser) -> String {
     let ms = |seconds: f64| format!("{:.2} ms", 1e3 * seconds);
     let mut parts = Vec::new();
@@ -507,8 +507,8 @@ fn of_denser(of: &Denser) -> String {
     )
 }
 
-/// In which part durations are taken as random: by how much the transactions of one second differ from those of another, beside the
-/// loads that are played with nothing different.
+/// The weight of random durations: by how much the number of transactions varies from second to second, compared with the loads replayed
+/// without changes.
 fn part_of_random(model: &Model<'_>, fits: &[(f64, FittedModel)]) -> f64 {
     let of = |spread| {
         let mut fits = fits.iter().map(|(_, fit)| fit);
@@ -525,12 +525,12 @@ fn part_of_random(model: &Model<'_>, fits: &[(f64, FittedModel)]) -> f64 {
     }
 }
 
-/// The mean of what each fit gives. `weights`: of the fits, together 1.
+/// The mean of what the fits give. `weights`: of each fit, 1 in total.
 fn weighted(values: impl Iterator<Item = f64>, weights: &[f64]) -> f64 {
     values.zip(weights).map(|(value, weight)| value * weight).sum()
 }
 
-/// How often a second the log is flushed, before and after, where that is notably more often.
+/// Flushes of the log a second, before and after, if there are notably more.
 fn more_flushes(
     model: &Model<'_>,
     fits: &[(f64, FittedModel)],
@@ -547,7 +547,7 @@ fn more_flushes(
     (after > MORE_FLUSHES * before).then_some([before, after])
 }
 
-/// As was recorded in these blocks, times what the change does to the load that is played.
+/// What was recorded in these blocks, times what the change does to the replayed load.
 fn anchored(model: &Model<'_>, fit: &FittedModel, blocks: &[usize], changes: &[WhatIf]) -> LoadFigures {
     let facts = model.facts(blocks);
     let before = model.outcome(fit, blocks, &[]);

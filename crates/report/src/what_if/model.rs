@@ -1,8 +1,8 @@
-//! A recording as a closed load that can be played, with something different in it.
+//! A recording as a closed load that can be replayed with changes.
 //!
-//! What a client did by itself in a transaction (work for a CPU, waits for devices and timers) is taken as it was recorded. Its waits
-//! for others are not: they come about anew when the load is played. What samples do not tell is fitted until the played load waits as
-//! long as the recorded one did: how many strangers want a CPU, for how long a lock is held, how long a flush takes.
+//! What a client did on its own in a transaction (CPU work, waits for devices and timers) is used as recorded. Its waits for others are
+//! not: the replay produces them. What samples do not tell is fitted until the replayed load waits as long as the recorded one: how many
+//! strangers want a CPU, how long a lock is held, how long a flush takes.
 
 mod denser;
 
@@ -16,28 +16,28 @@ use super::spec::{Changed, WhatIf};
 pub(super) use denser::Denser;
 use denser::Eased;
 
-/// Transactions that are played at a time.
+/// Transactions of a replay.
 const TRANSACTIONS: usize = 5_000;
-/// So many are expected in a stretch of time in which they are counted, at most: that there are stretches enough in what is played.
+/// Most transactions expected in the interval in which they are counted, so that a replay has enough such intervals.
 const IN_A_STRETCH: f64 = 25.0;
-/// Halvings of an interval in which something is looked for.
+/// Bisection steps of a search.
 const HALVINGS: usize = 11;
-/// Rounds in which one thing after the other is fitted.
+/// Rounds of fitting one quantity after the other.
 const ROUNDS: usize = 2;
-/// Time in a lock or a flush that is a smaller part of the DB time is taken as it is.
+/// If time in a lock or a flush is a smaller part of DB time, it is used as recorded.
 const LEAST_PART: f64 = 0.05;
-/// Locks that are queued for, at most.
+/// Most locks that are modelled as queues.
 const MOST_LOCKS: usize = 4;
-/// Somebody who flushes the log for this part of the time in which others wait for its lock does so in the transaction that has it.
+/// If the log is flushed for more than this part of the time in which others wait for a lock, it is flushed while the lock is held.
 const LEAST_FLUSH: f64 = 0.02;
-/// The lock of a name that is held for this part of the time of all of that name is the one that is waited for.
+/// A lock with at least this part of all hold time under its name is taken to be the one that is waited for.
 const ONE_LOCK: f64 = 0.8;
-/// A lock that is held to read for more than this part of the time is not had by one at a time.
+/// A lock that is held to read for more than this part of its hold time is not held by one session at a time.
 const MOST_SHARED: f64 = 0.2;
 
 const NS: f64 = 1e9;
 
-/// One client, seconds per transaction.
+/// One client; seconds per transaction.
 #[derive(Debug, Clone, Default)]
 struct Demand {
     session: SessionId,
@@ -46,41 +46,41 @@ struct Demand {
     held: BTreeMap<String, BTreeMap<Part, f64>>,
 }
 
-/// What the recording says, averaged over all transactions; seconds.
+/// What was recorded, averaged over all transactions; seconds.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Facts {
     pub(super) throughput: f64,
     /// From the end of thinking to the end of the transaction.
     pub(super) response: f64,
-    /// Of that, the client was waited for in the middle of the transaction.
+    /// Of that, time waiting for the client in mid-transaction.
     pub(super) idle_in_transaction: f64,
-    /// From the end of a transaction until the next one begins.
+    /// From the end of a transaction to the start of the next.
     pub(super) think: f64,
     run_queue: f64,
     flush: f64,
-    /// Part of the time in which one of them flushed the log.
+    /// Part of the time in which some client was flushing the log.
     pub(super) flush_busy: f64,
     waited: Vec<f64>,
 }
 
-/// A lock that clients queue for.
+/// A lock modelled as a queue.
 #[derive(Debug, Clone)]
 struct LockModel {
     name: String,
     users: BTreeSet<SessionId>,
-    /// What is done while it is held, as parts of one; none: each session says so itself.
+    /// What is done while it is held, as fractions that sum to one; none: each session's own samples tell.
     meanwhile: Option<BTreeMap<Part, f64>>,
     /// The log is flushed while it is held.
     holds_flush: bool,
 }
 
-/// What was fitted.
+/// Fitted quantities.
 #[derive(Debug, Clone, Default)]
 struct Fitted {
     strangers: f64,
     /// Length of a flush, as a part of the time that a commit spends in it.
     flush: f64,
-    /// Length of holds: times what was recorded, or the part of a transaction.
+    /// Length of holds: a factor on what was recorded, or a part of a transaction.
     holds: Vec<f64>,
 }
 
@@ -92,27 +92,27 @@ pub(super) struct Model<'a> {
     has_flush: bool,
 }
 
-/// A load as it was fitted, with durations of some spread.
+/// A load as fitted, with durations of some spread.
 pub(super) struct FittedModel {
     pub(super) spread: Spread,
     fitted: Fitted,
-    /// With nothing different.
+    /// The replay without changes.
     pub(super) played: Played,
 }
 
-/// What a load gives that is played; of the transactions, seconds.
+/// What a replay gives; times per transaction, in seconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outcome {
     pub(super) throughput: f64,
     /// DB time of a transaction.
     pub(super) response: f64,
-    /// Flushes of the log: a second. 0 where they take no time.
+    /// Flushes of the log per second. 0 if they take no time.
     pub(super) flushes: f64,
 }
 
 impl<'a> Model<'a> {
     /// # Errors
-    /// Why a lock that is to be held for another time cannot be queued for.
+    /// Why a lock whose hold time is to change cannot be modelled as a queue.
     pub(super) fn of(recorded: &'a Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Model<'a>, String> {
         let all: f64 = recorded.db_time.0.max(1.0);
         let mut waited: BTreeMap<&str, f64> = BTreeMap::new();
@@ -163,7 +163,7 @@ impl<'a> Model<'a> {
         })
     }
 
-    /// Names of the locks that are queued for.
+    /// Names of the locks modelled as queues.
     pub(super) fn locks(&self) -> impl Iterator<Item = &str> {
         self.locks.iter().map(|lock| lock.name.as_str())
     }
@@ -172,8 +172,8 @@ impl<'a> Model<'a> {
         self.has_flush
     }
 
-    /// The demands of the clients in these blocks, each as often as it stands there. Transactions are read once a second, sometimes
-    /// late: those that one second has too few the next has too many. So each client has as many in each second as in all of them.
+    /// The demands of the clients in these blocks, each block as often as it is listed. Transactions are read once a second, sometimes
+    /// late: those missing in one second are extra in the next. So each client gets the same rate in each second as in all of them.
     fn demands(&self, blocks: &[usize]) -> Vec<Demand> {
         let clients = self.recorded.clients.iter();
         let of = |session: &SessionId| Demand {
@@ -221,7 +221,7 @@ impl<'a> Model<'a> {
         (0..self.recorded.blocks.len()).collect()
     }
 
-    /// How much the transactions of one block differ from those of another, beyond its length.
+    /// How much the number of transactions varies between blocks, beyond their length.
     pub(super) fn dispersion(&self) -> f64 {
         let counts = self.recorded.blocks.iter().map(|block| {
             let counts = block.iter().map(|share| share.transactions);
@@ -272,8 +272,8 @@ impl<'a> Model<'a> {
         facts
     }
 
-    /// The load with these demands, what was fitted, what is different, and what is left of the CPU time then (none: all of it); and how
-    /// long a transaction waits for its client in its middle.
+    /// The load with these demands, fitted quantities and changes, and with what is left of the CPU time then (none: all of it); and how
+    /// long a transaction waits for its client in mid-transaction.
     fn network(
         &self,
         demands: &[Demand],
@@ -294,7 +294,7 @@ impl<'a> Model<'a> {
         for demand in demands {
             let weight = demand.transactions / all;
             let mut think = 0.0;
-            // Time as it was, and as it would be.
+            // Time as recorded, and as it would be.
             let mut own: BTreeMap<Part, (f64, f64)> = BTreeMap::new();
             for (part, time) in &demand.parts {
                 let then = time * factor(part, changes);
@@ -385,7 +385,7 @@ impl<'a> Model<'a> {
         (network, idle)
     }
 
-    /// In stretches of which length transactions are counted, at this throughput: in those of the recording, unless these are long.
+    /// Length of the intervals in which transactions are counted, at this throughput: as in the recording, unless that is too long.
     fn window(&self, throughput: f64) -> f64 {
         let lengths = &self.recorded.lengths;
         let recorded = lengths.iter().sum::<f64>() / lengths.len().max(1) as f64;
@@ -403,7 +403,7 @@ impl<'a> Model<'a> {
             .is_some_and(|lock| is_mine(lock) || (self.has_flush && lock == FLUSH_LOCK))
     }
 
-    /// What a client does per transaction while it has a lock.
+    /// What a client does per transaction while it holds a lock.
     fn held(&self, lock: &LockModel, fitted: f64, demand: &Demand, facts: &Facts) -> BTreeMap<Part, f64> {
         match &lock.meanwhile {
             None => demand.held.get(&lock.name).map_or_else(BTreeMap::new, |held| {
@@ -448,7 +448,7 @@ impl<'a> Model<'a> {
             }
             for place in 0..self.locks.len() {
                 let bounds = match self.locks[place].meanwhile {
-                    // Samples are that good.
+                    // As accurate as samples are.
                     None => [0.5, 1.5],
                     Some(_) => [0.0, 1.0],
                 };
@@ -474,7 +474,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// What comes of a fitted load, with what happened in these blocks.
+    /// What a fitted load gives, with what happened in these blocks.
     pub(super) fn outcome(&self, of: &FittedModel, blocks: &[usize], changes: &[WhatIf]) -> Outcome {
         let demands = self.demands(blocks);
         let facts = self.facts(blocks);
@@ -489,7 +489,7 @@ impl<'a> Model<'a> {
 }
 
 /// # Errors
-/// Why it cannot be said how it is queued for.
+/// Why it cannot be modelled as a queue.
 fn lock_model(recorded: &Recorded, name: &str, waited: f64) -> Result<LockModel, String> {
     let facts = &recorded.locks[name];
     let held: f64 = facts.addresses.values().sum();
@@ -523,7 +523,7 @@ fn lock_model(recorded: &Recorded, name: &str, waited: f64) -> Result<LockModel,
                 facts.followed / NS
             ));
         }
-        // Waits for other locks come about by themselves, as flushes do.
+        // Waits for other locks, and flushes, are produced by the replay.
         let own = |part: &Part| part.kind != Kind::InLine && !part.is_flush();
         let all: f64 = facts
             .meanwhile
@@ -552,12 +552,12 @@ fn lock_model(recorded: &Recorded, name: &str, waited: f64) -> Result<LockModel,
     })
 }
 
-/// The client has begun a transaction and says nothing.
+/// The client has begun a transaction and is silent.
 fn is_idle_in_transaction(part: &Part) -> bool {
     part.kind == Kind::Blocked && part.class == "Client" && part.event == "ClientRead"
 }
 
-/// Time in the event, or waiting for somebody who is in it in the end.
+/// Time in the event, or ultimately waiting for somebody who is in it.
 fn is_in_event(part: &Part, name: &str) -> bool {
     let root = part.root.as_ref();
     part.is_called(name) || root.is_some_and(|(class, event, _)| is_called(class, event, name))
@@ -590,7 +590,7 @@ fn hold_factor(class: &str, lock: &str, changes: &[WhatIf]) -> f64 {
     factors.product()
 }
 
-/// Where something that grows reaches a value; the bound where it does not.
+/// Where an increasing function reaches a value; the bound if it does not.
 fn search(bounds: [f64; 2], wanted: f64, of: impl Fn(f64) -> f64) -> f64 {
     let [mut low, mut high] = bounds;
     if of(low) >= wanted {

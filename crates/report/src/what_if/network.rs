@@ -1,58 +1,58 @@
-//! A closed load, played: so many clients, each of which thinks, works, waits for others and begins again.
+//! Replays a closed load: a fixed number of clients, each of which thinks, works, waits for others and starts over.
 //!
-//! Three things make a client wait for others. **CPUs** are shared evenly among those that want one, with a constant number of
-//! strangers among them. A **lock** is had by one at a time, the others stand in line. A **flush of the log** serves all who had come
-//! when it began; who comes later waits for the next one (PostgreSQL: `XLogFlush` writes all that is there).
+//! Three things make a client wait for others. **CPUs** are shared evenly among those that want one, with a constant number of strangers
+//! among them. A **lock** is held by one at a time, the others queue. A **flush of the log** serves all who had come when it began;
+//! latecomers wait for the next one (PostgreSQL: `XLogFlush` writes all that is there).
 //!
-//! Times are seconds. The seed is fixed: equal input gives equal answers.
+//! Times are in seconds. The seed is fixed: equal input gives equal answers.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
 const SEED: u64 = 0x6462_7469_6d65;
-/// Of the transactions that are played the first ones do not count: so many parts of a hundred.
+/// Percentage of the replayed transactions that is warm-up and does not count.
 const WARM_UP_PERCENT: usize = 20;
-/// The standard deviation of what is normally distributed, in median absolute deviations.
+/// The standard deviation of a normal distribution, in median absolute deviations.
 const DEVIATION: f64 = 1.482_6;
-/// Stretches of time in which transactions are counted; later ones do not count.
+/// Most intervals in which transactions are counted; later ones are ignored.
 const MOST_STRETCHES: usize = 10_000;
 
-/// What a client does in one stretch.
+/// A step of a client's transaction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Stage {
-    /// Time that does not depend on others. Of the first stage: the client thinks.
+    /// Time that does not depend on others. As the first stage: think time.
     Delay(f64),
-    /// So much work for a CPU.
+    /// CPU work.
     Cpu(f64),
-    /// Waits for this lock, and has it.
+    /// Waits for this lock, and takes it.
     Acquire(usize),
-    /// Has it no longer.
+    /// Releases it.
     Release(usize),
-    /// Has the log flushed.
+    /// Waits until the log is flushed.
     Flush,
 }
 
-/// Who and what there is.
+/// Clients and resources.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Network {
-    /// What each client does in a transaction; the first stage is its thinking.
+    /// The stages of each client's transaction; the first one is its think time.
     pub(super) clients: Vec<Vec<Stage>>,
     pub(super) locks: usize,
     pub(super) cpus: f64,
-    /// Others that want a CPU all the time, on average.
+    /// Mean number of others that want a CPU all the time.
     pub(super) strangers: f64,
-    /// How long one flush of the log takes.
+    /// Length of one flush of the log.
     pub(super) flush: f64,
-    /// Transactions are counted in stretches of this length.
+    /// Length of the intervals in which transactions are counted.
     pub(super) window: f64,
 }
 
-/// How much single durations differ from their mean.
+/// How much individual durations vary around their mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spread {
     /// Hardly.
     Even,
-    /// As those of independent events (exponential).
+    /// Like those of independent events (exponential).
     Random,
 }
 
@@ -61,37 +61,37 @@ impl Spread {
 
     fn draw(self, mean: f64, random: &mut fastrand::Rng) -> f64 {
         match self {
-            // A little, so that clients do not march in step.
+            // A little, so that clients do not run in lockstep.
             Spread::Even => mean * (0.9 + 0.2 * random.f64()),
             Spread::Random => -mean * (1.0 - random.f64()).ln(),
         }
     }
 }
 
-/// What came of it, per transaction, in seconds.
+/// The result, per transaction, in seconds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Played {
-    /// Transactions a second, of all clients.
+    /// Transactions per second, of all clients.
     pub(super) throughput: f64,
     /// From the end of thinking to the end of the transaction.
     pub(super) response: f64,
     /// Waiting for a CPU.
     pub(super) run_queue: f64,
-    /// Waiting for and taking part in a flush of the log.
+    /// Waiting for a flush of the log and taking part in it.
     pub(super) flush: f64,
     /// Part of the time in which the log was being flushed.
     pub(super) flush_busy: f64,
-    /// Flushes of the log: a second.
+    /// Flushes of the log per second.
     pub(super) flushes: f64,
     /// Waiting for each lock.
     pub(super) waited: Vec<f64>,
-    /// How much the transactions of one stretch of time differ from those of another: [`dispersion`].
+    /// How much the number of transactions varies between intervals: [`dispersion`].
     pub(super) dispersion: f64,
 }
 
-/// Index of dispersion of counts: their variance as a part of what is expected, which is 0 where events come evenly and 1 where each comes
-/// by itself (Cox and Lewis, The Statistical Analysis of Series of Events, 1966). By the median deviation: a count that was made late
-/// says little of the load. `counts`: each with what is expected.
+/// Index of dispersion of counts: their variance divided by what is expected, which is 0 for evenly spaced events and 1 for independent
+/// ones (Cox and Lewis, The Statistical Analysis of Series of Events, 1966). By the median deviation: a count that was made late says
+/// little about the load. `counts`: each with what is expected.
 pub(super) fn dispersion(counts: impl Iterator<Item = (f64, f64)>) -> f64 {
     let counts: Vec<(f64, f64)> = counts.filter(|(_, expected)| *expected > 0.0).collect();
     let mut off: Vec<f64> = counts
@@ -106,7 +106,7 @@ pub(super) fn dispersion(counts: impl Iterator<Item = (f64, f64)>) -> f64 {
     (DEVIATION * median).powi(2) / expected
 }
 
-/// A client that does something by itself until then.
+/// When a client finishes something that it does on its own.
 #[derive(Debug, PartialEq)]
 struct Due(f64, usize);
 
@@ -127,9 +127,9 @@ impl PartialOrd for Due {
 #[derive(Debug, Clone)]
 struct Client {
     stage: usize,
-    /// When it began what it does.
+    /// When the current stage began.
     since: f64,
-    /// When it had thought.
+    /// When it finished thinking.
     began: f64,
     work: f64,
 }
@@ -147,22 +147,22 @@ struct Play<'a> {
     now: f64,
     clients: Vec<Client>,
     due: BinaryHeap<Due>,
-    /// With the work that is left.
+    /// With the remaining work.
     running: Vec<(usize, f64)>,
     locks: Vec<Lock>,
     flush_ends: Option<f64>,
     flushed: Vec<usize>,
     to_flush: Vec<usize>,
-    /// Sums, since the warm-up.
+    /// Sums since the warm-up.
     sums: Played,
-    /// When the warm-up had ended.
+    /// End of the warm-up.
     counted_from: f64,
-    /// Transactions by stretch of time since then.
+    /// Transactions by interval since then.
     counts: Vec<u32>,
     ended: usize,
 }
 
-/// Plays so many transactions.
+/// Replays this many transactions.
 pub(super) fn play(network: &Network, spread: Spread, transactions: usize) -> Played {
     let clients = network.clients.len();
     let mut play = Play {
@@ -212,7 +212,7 @@ pub(super) fn play(network: &Network, spread: Spread, transactions: usize) -> Pl
     let length = play.now - play.counted_from;
     let counted = play.ended.saturating_sub(warm_up).max(1) as f64;
     let throughput = if length > 0.0 { counted / length } else { 0.0 };
-    // The last stretch is not whole.
+    // The last interval is not complete.
     play.counts.pop();
     let expected = throughput * network.window;
     let counts = play.counts.iter().map(|count| (f64::from(*count), expected));
@@ -235,13 +235,13 @@ pub(super) fn play(network: &Network, spread: Spread, transactions: usize) -> Pl
 }
 
 impl Play<'_> {
-    /// How fast each one runs that has work for a CPU.
+    /// Speed of each client that has CPU work.
     fn rate(&self) -> f64 {
         let wanted = self.running.len() as f64 + self.network.strangers;
         (self.network.cpus / wanted).min(1.0)
     }
 
-    /// On to the next moment at which something ends; false when there is none.
+    /// Advances to the next moment at which something ends; false when there is none.
     fn step(&mut self) -> bool {
         let rate = self.rate();
         let least = self.running.iter().map(|(_, left)| *left).min_by(f64::total_cmp);
@@ -261,7 +261,7 @@ impl Play<'_> {
         if self.flush_ends.is_some_and(|end| end <= next) {
             self.end_of_flush();
         }
-        // Rounding must not keep one from its end.
+        // Rounding must not keep a client from finishing.
         let epsilon = 1e-12 + next * 1e-15;
         let mut place = 0;
         while place < self.running.len() {
@@ -282,7 +282,7 @@ impl Play<'_> {
         true
     }
 
-    /// What a client does has ended.
+    /// A client has finished its stage.
     fn advance(&mut self, client: usize) {
         let stages = self.network.clients[client].len();
         let one = &mut self.clients[client];
@@ -299,7 +299,7 @@ impl Play<'_> {
         self.begin(client);
     }
 
-    /// A transaction has ended now.
+    /// Counts a transaction that ends now.
     fn count(&mut self) {
         let stretch = ((self.now - self.counted_from) / self.network.window) as usize;
         if stretch < MOST_STRETCHES {
@@ -310,7 +310,7 @@ impl Play<'_> {
         }
     }
 
-    /// It begins the stage that it is in.
+    /// Starts the current stage.
     fn begin(&mut self, client: usize) {
         self.clients[client].since = self.now;
         match self.network.clients[client][self.clients[client].stage] {
@@ -423,7 +423,7 @@ mod tests {
             let played = play(&network(clients as usize, &stages), Spread::Random, ENOUGH);
             let throughput = repairman(clients, think, service);
             close(played.throughput, throughput, 0.02);
-            // Little's law: all clients are somewhere.
+            // Little's law: every client is somewhere.
             close(
                 (think + played.response) * played.throughput,
                 f64::from(clients),
@@ -456,7 +456,7 @@ mod tests {
     #[test]
     fn cpus_give_what_they_have() {
         let stages = [Stage::Delay(0.0), Stage::Cpu(0.01)];
-        // Fewer than CPUs: no queue. More: two hundred a second.
+        // Fewer clients than CPUs: no queue. More: two hundred a second.
         close(
             play(&network(1, &stages), Spread::Random, ENOUGH).throughput,
             100.0,
@@ -465,7 +465,7 @@ mod tests {
         let full = play(&network(6, &stages), Spread::Random, ENOUGH);
         close(full.throughput, 200.0, 0.02);
         close(full.run_queue, 0.02, 0.03);
-        // Two strangers beside two of them have half of it.
+        // Two clients with two strangers get half of the CPUs.
         let mut shared = network(2, &stages);
         shared.strangers = 2.0;
         close(play(&shared, Spread::Even, ENOUGH).throughput, 100.0, 0.02);
@@ -475,7 +475,7 @@ mod tests {
     fn random_thinking_and_one_cpu_are_the_repairman_too() {
         let mut one = network(7, &[Stage::Delay(0.04), Stage::Cpu(0.01)]);
         one.cpus = 1.0;
-        // Processor sharing and a line have the same throughput where times are exponential.
+        // Processor sharing and a queue have the same throughput if times are exponential.
         close(
             play(&one, Spread::Random, ENOUGH).throughput,
             repairman(7, 0.04, 0.01),
@@ -493,10 +493,10 @@ mod tests {
         ];
         let of = |spread| play(&network(5, &stages), spread, ENOUGH).dispersion;
         let (even, random) = (of(Spread::Even), of(Spread::Random));
-        // Who is hardly ever idle ends one after the other: as a Poisson process where each takes a random time.
+        // With hardly any idle time, transactions end one after the other: as a Poisson process if each takes a random time.
         assert!(even < 0.1, "{even}");
         assert!((0.5..1.5).contains(&random), "{random}");
-        // One count in ten is off, as one that was made a second late.
+        // One count in ten is off, like one that was made a second late.
         let late = [100.0, 100.0, 20.0, 180.0].into_iter().chain([100.0; 16]);
         assert!(dispersion(late.map(|count| (count, 100.0))) < 0.01);
         let poisson = [90.0, 110.0].into_iter().cycle().take(20);
@@ -510,7 +510,7 @@ mod tests {
         let mut log = network(1, &stages);
         log.flush = 0.01;
         close(play(&log, Spread::Even, ENOUGH).throughput, 100.0, 0.02);
-        // Who comes back at once misses the one that begins with its end at most once: two flushes a commit for all but the first.
+        // Clients that return at once miss at most the flush that starts as theirs ends: two flushes a commit for all but the first.
         log.clients = vec![vec![Stage::Delay(0.000_1), Stage::Flush]; 10];
         let played = play(&log, Spread::Even, ENOUGH);
         assert!(played.flush_busy > 0.97, "{played:?}");

@@ -1,6 +1,6 @@
-//! What a recording says of its clients: their transactions, and what each did with its time, in blocks of time.
+//! What a recording says about its clients: their transactions, and what each did with its time, in blocks of time.
 //!
-//! Only seconds in which the transactions of clients were counted count, so that time and transactions belong together.
+//! Only seconds in which the transactions of clients were counted are used, so that time and transactions belong together.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,14 +13,14 @@ use crate::ledger::Section;
 use crate::load::Source;
 use crate::scan::{Scan, scan};
 
-/// A recording is cut into so many blocks at most.
+/// Most blocks that a recording is cut into.
 const MOST_BLOCKS: i64 = 60;
 /// Row locks are waited for in two events: the first in line waits for the transaction, the others for their turn.
 const ROW_LOCK: &str = "transactionid";
 const ROW_LOCK_LINE: &str = "tuple";
-/// The lock of whoever flushes the log.
+/// The lock held while flushing the log.
 pub(super) const FLUSH_LOCK: &str = "WALWrite";
-/// What that one does meanwhile.
+/// What its holder does meanwhile.
 const FLUSHES: [&str; 2] = ["WALSync", "WALWrite"];
 
 /// What a client does with time.
@@ -38,14 +38,14 @@ pub(super) enum Kind {
     InLine,
 }
 
-/// Time that is alike.
+/// Time spent in the same way.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Part {
     pub(super) kind: Kind,
     pub(super) class: String,
     pub(super) event: String,
     pub(super) statement: u64,
-    /// Wait event and statement of the one that was waited for in the end; none: nobody, or not known.
+    /// Wait event and statement of the session that was waited for in the end; none: no session, or not known.
     pub(super) root: Option<(String, String, u64)>,
 }
 
@@ -55,7 +55,7 @@ impl Part {
         (self.kind == Kind::InLine).then(|| lock_of(&self.event))
     }
 
-    /// It is a part of flushing the log oneself.
+    /// Whether it is a part of flushing the log oneself.
     pub(super) fn is_flush(&self) -> bool {
         self.class == "IO" && FLUSHES.contains(&self.event.as_str())
     }
@@ -65,13 +65,13 @@ impl Part {
     }
 }
 
-/// Whether a name is meant by what was typed.
+/// Whether a name that was typed refers to this wait event.
 pub(super) fn is_called(class: &str, event: &str, name: &str) -> bool {
     let wait = Wait::event(class, event, false);
     name.eq_ignore_ascii_case(event) || name.eq_ignore_ascii_case(&wait.to_string())
 }
 
-/// By which name a lock is known that is waited for in this event.
+/// The name of the lock that is waited for in this event.
 pub(super) fn lock_of(event: &str) -> &str {
     match event {
         ROW_LOCK_LINE => ROW_LOCK,
@@ -88,7 +88,7 @@ pub(super) fn is_lock(class: &str) -> bool {
 pub(super) struct Share {
     pub(super) transactions: f64,
     pub(super) parts: BTreeMap<Part, f64>,
-    /// Parts of that in which an internal lock was held, by its name.
+    /// The parts of that in which an internal lock was held, by its name.
     pub(super) held: BTreeMap<String, BTreeMap<Part, f64>>,
 }
 
@@ -101,11 +101,11 @@ pub(super) struct LockFacts {
     pub(super) users: BTreeSet<SessionId>,
     /// What those in the way did, samples of the waits.
     pub(super) meanwhile: BTreeMap<Part, f64>,
-    /// Time of those in the way who are no clients with transactions.
+    /// Time in which those in the way were not clients with transactions.
     pub(super) by_others: f64,
-    /// All time with somebody in the way.
+    /// All time in which somebody was in the way.
     pub(super) followed: f64,
-    /// Locks of this name that were held, by their address, and for how long.
+    /// Locks of this name that were held, by address, and for how long.
     pub(super) addresses: HashMap<u64, f64>,
     /// Time in which it was held to read only.
     pub(super) shared: f64,
@@ -116,26 +116,26 @@ pub(super) struct LockFacts {
 pub(super) struct Recorded {
     /// Clients with transactions.
     pub(super) clients: Vec<SessionId>,
-    /// By block, and by the place of the client.
+    /// By block, then by index of the client.
     pub(super) blocks: Vec<Vec<Share>>,
-    /// Seconds that each client was recorded in each block, on average.
+    /// Mean number of seconds for which each client was recorded, by block.
     pub(super) lengths: Vec<f64>,
     pub(super) locks: BTreeMap<String, LockFacts>,
     /// Transactions of clients that came or went meanwhile, and of all.
     pub(super) transactions: (f64, f64),
-    /// DB time of clients, of other foreground sessions, nanoseconds.
+    /// DB time of clients, and of other foreground sessions, nanoseconds.
     pub(super) db_time: (f64, f64),
-    /// Of the clients', of parallel workers.
+    /// Of that of the clients, the part of parallel workers.
     pub(super) workers: f64,
     /// Samples of the clients.
     pub(super) samples: u64,
-    /// Wait events and statements that there are, in DB time, for suggestions.
+    /// Existing wait events and statements with their DB time, for suggestions.
     pub(super) events: BTreeMap<String, f64>,
     pub(super) statements: BTreeMap<u64, f64>,
 }
 
 impl Recorded {
-    /// Reads it; the seconds that count are those in which the transactions of most clients are counted.
+    /// Reads a recording; only seconds in which the transactions of most clients are counted are used.
     pub(super) fn read(source: &Source, dimensions: &mut Dimensions, filter: &Filter) -> (Recorded, Scan) {
         let mut all = Recorded::default();
         let (counted, mut problems) = count(source, dimensions, filter);
@@ -289,7 +289,7 @@ impl Recorded {
         (all, scanned)
     }
 
-    /// Cuts the time into blocks; gives the block of a second.
+    /// Cuts the time into blocks; returns the block of a second.
     fn cut(&mut self, window: Option<(i64, i64)>) -> impl Fn(i64) -> usize + use<> {
         let (from, to) = window.unwrap_or_default();
         let seconds = (to - from) / SECOND_US;
@@ -306,7 +306,7 @@ impl Recorded {
 }
 
 impl LockFacts {
-    /// Takes a wait for it.
+    /// Adds a wait for it.
     fn meet(
         &mut self,
         lock: &str,
@@ -316,7 +316,7 @@ impl LockFacts {
         places: &HashMap<SessionId, usize>,
     ) {
         self.users.insert(waiter);
-        // Those in line before it are not who has it.
+        // Those in line ahead of it do not hold it.
         let in_line = |link: &&CauseLink| {
             is_lock(&link.wait_class)
                 && link.state.group() == Some(StateGroup::Blocked)
@@ -356,7 +356,7 @@ fn of_blocked(key: &Blocked, wait: &Wait, kind: Kind, root: Option<(String, Stri
     }
 }
 
-/// What somebody did who had a lock.
+/// What a lock holder did.
 fn did(class: &str, event: &str, state: State, session_state: SessionState, statement: u64) -> Part {
     let kind = match state.group() {
         Some(StateGroup::OnCpu | StateGroup::RunQueue) => Kind::Cpu,
@@ -367,7 +367,7 @@ fn did(class: &str, event: &str, state: State, session_state: SessionState, stat
         kind,
         class: class.to_string(),
         event: event.to_string(),
-        // In an idle wait it executes none.
+        // While idle it executes none.
         statement: if session_state.is_idle_in_transaction() {
             0
         } else {
@@ -379,7 +379,7 @@ fn did(class: &str, event: &str, state: State, session_state: SessionState, stat
 
 type Counted = BTreeMap<SessionId, BTreeMap<i64, u64>>;
 
-/// Transactions of each session by second. The first row of a session says from when on it is counted.
+/// Transactions of each session by second. A session's first row says when counting began.
 fn count(
     source: &Source,
     dimensions: &mut Dimensions,
@@ -400,8 +400,8 @@ fn count(
     (counted, problems)
 }
 
-/// The second before the first one in which most were counted, and the one after the last. Counting begins and ends with the accounts of
-/// time.
+/// The second before the first one in which most sessions were counted, and the one after the last. Counting starts and stops with time
+/// accounting.
 fn window(counted: &Counted) -> Option<(i64, i64)> {
     let busy = || {
         counted

@@ -1,4 +1,4 @@
-//! What is to be different, as it is typed: `hold:LOCK=0.5`, `event:IO:WALSync=0.3`, `query:42=0`.
+//! Changes, as typed: `hold:LOCK=0.5`, `event:IO:WALSync=0.3`, `query:42=0`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,23 +6,23 @@ use std::str::FromStr;
 /// More than this is a typing error.
 const MOST: f64 = 100.0;
 
-/// One thing that is different.
+/// One change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WhatIf {
-    /// What.
+    /// What changes.
     pub what: Changed,
-    /// It takes so many times as long; 0 = it is gone.
+    /// How many times as long it takes; 0 = it is gone.
     pub factor: f64,
 }
 
-/// What takes another time.
+/// What takes longer or shorter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Changed {
     /// What is done while this lock is held; its name, or its wait event.
     Hold(String),
     /// Each wait in this event, as `Class:Event` or `Event`.
     Event(String),
-    /// Whatever is done in this statement.
+    /// Everything done in this statement.
     Query(u64),
 }
 
@@ -72,7 +72,7 @@ impl FromStr for WhatIf {
                     }
                 },
             },
-            // Whoever types a wait event as it is printed means it.
+            // A wait event typed as it is printed is obviously an event.
             _ => {
                 return Err(format!(
                     "unknown kind '{kind}': choose hold, event or query, {examples}; did you mean 'event:{kind}:{name}={factor}'?"

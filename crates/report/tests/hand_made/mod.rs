@@ -1,4 +1,4 @@
-//! A small recording made by hand, in which every number can be checked with pencil and paper.
+//! A small hand-made recording, in which every number can be checked with pencil and paper.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod traced;
@@ -14,11 +14,11 @@ use dbtime_model::{
 
 use dbtime_report::{Dimension, Filter, Options, Section, Source, report};
 
-/// Nanoseconds of a millisecond.
+/// Nanoseconds in a millisecond.
 pub(crate) const MS: u64 = 1_000_000;
-/// Begin of the recording: 300 ms after a whole second.
+/// Start of the recording: 300 ms after a whole second.
 pub(crate) const START_US: i64 = 1_791_633_600_300_000;
-/// The whole second in which it began.
+/// The whole second in which it started.
 pub(crate) const FIRST_SECOND: i64 = 1_791_633_600_000_000;
 
 pub(crate) fn meta() -> Meta {
@@ -75,7 +75,7 @@ pub(crate) fn ms_by(source: &Source, by: Dimension, filter: Filter) -> BTreeMap<
     sums
 }
 
-/// What [`ms_by`] is to give.
+/// What [`ms_by`] should return.
 pub(crate) fn sums(sums: &[(&str, u128)]) -> BTreeMap<String, u128> {
     sums.iter()
         .map(|(label, ms)| ((*label).to_string(), *ms))
@@ -203,7 +203,7 @@ pub(crate) fn rows() -> Rows {
         row.kernel_stack = kernel;
         row
     };
-    // The kernel's own total, into which no sample fell.
+    // The kernel's own total, without a sample.
     let not_sampled = |mut row: ActivityRow| {
         (row.samples, row.fidelity) = (0, Fidelity::Exact);
         row
@@ -249,7 +249,7 @@ pub(crate) fn rows() -> Rows {
     }
 }
 
-/// A server with a dozen sessions, for the eye.
+/// A server with a dozen sessions, to look at.
 pub(crate) fn busy_rows() -> Rows {
     let mut rows = rows();
     for n in 0..12u64 {

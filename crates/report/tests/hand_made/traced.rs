@@ -1,4 +1,4 @@
-//! The rows of an SQL trace made by hand, in which every number can be checked with pencil and paper.
+//! The rows of a hand-made SQL trace, in which every number can be checked with pencil and paper.
 
 use dbtime_model::counter::{self, oracle};
 use dbtime_model::latency::kind;
@@ -14,14 +14,14 @@ pub(crate) const SECOND: i64 = 1_000_000;
 pub(crate) const SEQUENTIAL: &str = "User I/O:db file sequential read";
 pub(crate) const SCATTERED: &str = "User I/O:db file scattered read";
 pub(crate) const FROM_CLIENT: &str = "Idle:SQL*Net message from client";
-/// A select, one that it calls for the dictionary, and one that both call.
+/// A SELECT, a dictionary statement that it calls, and one that both call.
 pub(crate) const SELECT: u64 = 11;
 pub(crate) const DICTIONARY: u64 = 12;
 pub(crate) const DEEPEST: u64 = 13;
 pub(crate) const PLAN: u64 = 3_702_719_588;
 
-/// `count` waits of exactly `us`, as an importer of SQL traces hands them on: parts of a power of two of microseconds,
-/// eight each.
+/// `count` waits of exactly `us`, as an importer of SQL traces passes them on: in eighths of a power of two of
+/// microseconds.
 pub(crate) fn waits(second: i64, session: u64, name: &str, blocks: u64, us: u64, count: u64) -> LatencyRow {
     let (from_us, to_us) = match us.checked_ilog2() {
         None => (0, 0),

@@ -1,4 +1,4 @@
-//! Sessions that wait, and whom for: rows of locks on rows (`Lock:tuple`) and of those that had them.
+//! Sessions that wait, and for whom: rows of locks on rows (`Lock:tuple`) and of the sessions that held them.
 
 use dbtime_model::{ActivityRow, CauseKind, CauseLink, CauseRow, NO_STACK, SessionId, SessionState, State};
 

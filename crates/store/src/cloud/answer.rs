@@ -1,26 +1,26 @@
-//! What a server answered, as far as it may be printed. An answer can repeat what it was asked with: S3 puts a session token that has
-//! expired into it, and where a signature is wrong all headers that were signed. Only its code and its message are said.
+//! What of a server's answer may be printed. An answer can repeat the request: S3 returns an expired session token and, if a signature is
+//! wrong, all signed headers. Only the code and the message are shown.
 
 use std::io::ErrorKind;
 
 use serde_json::Value;
 
-/// Behind these words object_store's errors have the answer, to their end.
+/// In object_store's errors, everything after these words is the answer.
 const MARKS: [&str; 2] = [
     "Server returned non-2xx status code: ",
     "Server returned error response: ",
 ];
-/// Characters of a message.
+/// Most characters of a code or message.
 const LONGEST: usize = 500;
 
-/// What is said of an error.
+/// An error as it is shown.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) text: String,
     pub(super) kind: ErrorKind,
 }
 
-/// An error of this text, without what may not be printed, and with what to do.
+/// The error to show for this text, without what must not be printed, and with what to do.
 pub(super) fn said(text: &str, kind: ErrorKind) -> Said {
     let text = without_passwords(text);
     let marked = MARKS.iter().find_map(|mark| {
@@ -30,7 +30,7 @@ pub(super) fn said(text: &str, kind: ErrorKind) -> Said {
     let Some((before, mark, answer)) = marked else {
         return refused(text, kind, "");
     };
-    // A status stands before the answer, where it is what tells that this is an error.
+    // The status comes before the answer, if it is what makes this an error.
     let (status, body) = match mark == MARKS[0] {
         true => answer.split_once(": ").unwrap_or((answer, "")),
         false => ("an error", answer),
@@ -45,7 +45,7 @@ pub(super) fn said(text: &str, kind: ErrorKind) -> Said {
     refused(text, kind, &code)
 }
 
-/// Without who somebody is that stands in addresses (`http://NAME:PASSWORD@HOST/`), as that of an own server may have it.
+/// Removes names and passwords from addresses (`http://NAME:PASSWORD@HOST/`), which those of self-hosted servers may have.
 fn without_passwords(text: &str) -> String {
     let (mut plain, mut rest) = (String::new(), text);
     while let Some((before, behind)) = rest.split_once("://") {
@@ -58,7 +58,7 @@ fn without_passwords(text: &str) -> String {
     plain + rest
 }
 
-/// Adds what to do where somebody was turned away.
+/// Adds what to do if access was refused.
 fn refused(text: String, kind: ErrorKind, code: &str) -> Said {
     let what_to_do = match code {
         "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" | "ExpiredAuthenticationToken" => {
@@ -79,7 +79,7 @@ fn refused(text: String, kind: ErrorKind, code: &str) -> Said {
     }
 }
 
-/// Those of an error as clouds write it: XML (S3, Azure, Google's XML interface), or JSON (who gives out tokens). Nothing of anything
+/// Code and message of an error as clouds write it: XML (S3, Azure, Google's XML interface), or JSON (token services). Empty for anything
 /// else.
 fn code_and_message(body: &str) -> (String, String) {
     let (code, message) = match serde_json::from_str::<Value>(body) {
@@ -92,7 +92,7 @@ fn code_and_message(body: &str) -> (String, String) {
         }
         Err(_) => (element(body, "Code"), element(body, "Message")),
     };
-    // The lines behind the first one say when it was, and under which number.
+    // Further lines have the time and the number of the request.
     let first_line = |text: String| -> String {
         let line = text.trim().lines().next().unwrap_or_default();
         line.trim_end_matches('.').chars().take(LONGEST).collect()
@@ -100,12 +100,12 @@ fn code_and_message(body: &str) -> (String, String) {
     (first_line(code), first_line(message))
 }
 
-/// What is in the first element of this name.
+/// Text of the first element with this name.
 fn element(xml: &str, name: &str) -> String {
     let found = || {
         let (_, rest) = xml.split_once(&format!("<{name}>"))?;
         let (content, _) = rest.split_once(&format!("</{name}>"))?;
-        // Elements in it may be anything.
+        // Nested elements could be anything.
         (!content.contains('<')).then(|| content.to_string())
     };
     found().unwrap_or_default()
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_token_that_has_expired_is_not_repeated() {
-        // docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html; the element is not described there, and is sent.
+        // docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html; the element is not documented there, but it is sent.
         let body = format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>ExpiredToken</Code><Message>The provided token has \
             expired.</Message><Token-0>{SECRET}</Token-0><RequestId>1</RequestId></Error>"

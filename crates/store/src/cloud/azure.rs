@@ -1,4 +1,4 @@
-//! Azure Blob Storage: as the variables of Azure's own clients say.
+//! Azure Blob Storage, configured by the variables of Azure's own clients.
 
 use std::io;
 

@@ -1,14 +1,14 @@
-//! Who we are to an object store: from the environment, or from a file that nobody else can read. Nothing of it is ever printed.
+//! Credentials for an object store: from the environment, or from a file that nobody else can read. They are never printed.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a file of credentials.
+/// Most bytes read of a credentials file.
 const LARGEST: u64 = 1 << 20;
 
-/// Amazon's variables that say who we are, or where that is to be asked.
+/// Amazon's variables that are credentials, or say where to get them.
 const VARIABLES: [&str; 5] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -19,19 +19,19 @@ const VARIABLES: [&str; 5] = [
 
 /// Where they come from.
 pub(super) enum Credentials {
-    /// The environment says it.
+    /// The environment.
     Environment,
-    /// A file says it.
+    /// A file.
     File {
         key: String,
         secret: String,
         token: Option<String>,
     },
-    /// Nothing says it here: a machine in a cloud may be known there.
+    /// None here: the cloud may know this machine.
     Host,
 }
 
-/// What is known of who we are to Amazon's store.
+/// Credentials for S3.
 pub(super) fn of_amazon() -> io::Result<Credentials> {
     if VARIABLES.iter().any(|name| std::env::var_os(name).is_some()) {
         return Ok(Credentials::Environment);
@@ -59,7 +59,7 @@ pub(super) fn of_amazon() -> io::Result<Credentials> {
     })
 }
 
-/// Refuses files of credentials that others can read: those that variables name, else that of the home directory. Whether there is
+/// Refuses credential files that others can read: those that variables name, else the one in the home directory. Returns whether there is
 /// one.
 pub(super) fn check_files(variables: &[&str], usual: &str) -> io::Result<bool> {
     let named: Vec<PathBuf> = variables
@@ -93,7 +93,7 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Opens a file that is for its owner only.
+/// Opens a file that only its owner, root or us, can read.
 fn open_own(path: &Path) -> io::Result<File> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;

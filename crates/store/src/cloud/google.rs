@@ -1,4 +1,4 @@
-//! Google Cloud Storage: as the variables of Google's own clients say.
+//! Google Cloud Storage, configured by the variables of Google's own clients.
 
 use std::io;
 
@@ -14,7 +14,7 @@ const FILES: [&str; 4] = [
     "GOOGLE_SERVICE_ACCOUNT_PATH",
     "SERVICE_ACCOUNT",
 ];
-/// Where Google's own command puts them, in the home directory.
+/// Where `gcloud` puts them, in the home directory.
 const USUAL: &str = ".config/gcloud/application_default_credentials.json";
 /// Variables that are credentials, or say that none are needed.
 const VARIABLES: [&str; 3] = [
@@ -24,7 +24,7 @@ const VARIABLES: [&str; 3] = [
 ];
 
 pub(super) fn open(bucket: &str) -> io::Result<Opened> {
-    // The library reads them itself, whoever else may.
+    // The library reads the files itself, no matter who else can.
     let has_file = credentials::check_files(&FILES, USUAL)?;
     let has_credentials = has_file || VARIABLES.iter().any(|name| std::env::var_os(name).is_some());
     let builder = GoogleCloudStorageBuilder::from_env()

@@ -1,5 +1,5 @@
-//! A store in an object store of a cloud: S3 and what speaks it, Google's, Azure's. The only place that knows of HTTP, and of code that
-//! waits in another way than others. What is the same in all clouds is here; how each is opened, in a file of its own.
+//! A store in a cloud's object store: S3 and compatible, Google's, Azure's. The only place that deals with HTTP and async code. What all
+//! clouds have in common is here; how each is opened is in a file of its own.
 
 mod answer;
 mod azure;
@@ -23,23 +23,23 @@ use tokio::sync::oneshot;
 
 use crate::objects::{Entry, Objects, too_large};
 
-/// Nobody answers.
+/// Time limit for connecting.
 const NO_CONNECTION: Duration = Duration::from_secs(5);
-/// Nothing comes from a server that has taken a request.
+/// Time limit for a server that has accepted a request but sends nothing.
 const SILENCE: Duration = Duration::from_secs(15);
-/// Of a request, answer included: the largest object through 1 Mbit/s.
+/// Time limit of a request, answer included: the largest object at 1 Mbit/s.
 const LONGEST_REQUEST: Duration = Duration::from_secs(600);
-/// Bytes of an object that go through 1 Mbit/s in a second.
+/// Bytes per second at 1 Mbit/s.
 const SLOWEST: u64 = 125_000;
-/// An error of the server, or no answer, is no reason to give up at once.
+/// How often a request is repeated after a server error, or without an answer.
 const TRIES: usize = 4;
-/// After that it is not asked again.
+/// It is not repeated after that.
 const TRIED_FOR: Duration = Duration::from_secs(30);
 
 /// Whose object store it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cloud {
-    /// Amazon's, and all that speak S3.
+    /// Amazon's, and all compatible ones.
     S3,
     Google,
     Azure,
@@ -58,13 +58,13 @@ impl Cloud {
     }
 }
 
-/// A way to a bucket, before anything is asked.
+/// Clients for a bucket, before the first request.
 struct Opened {
-    /// Asks: a server that is silent is given up soon.
+    /// For all but uploads: gives up soon if the server is silent.
     store: Box<dyn ObjectStore>,
-    /// Puts: as long as an object is sent, a server says nothing.
+    /// For uploads: the server is silent while an object is being sent.
     uploads: Box<dyn ObjectStore>,
-    /// Where credentials would have been, if there are none.
+    /// Where credentials were looked for, if there are none.
     missing_credentials: Option<&'static str>,
 }
 
@@ -72,7 +72,7 @@ struct Opened {
 type Set<B> = fn(B, ClientConfigKey, String) -> B;
 
 impl Opened {
-    /// By a builder that has all but how long a client waits.
+    /// From a builder that only lacks timeouts.
     fn new<B: Clone, S: ObjectStore>(
         builder: B,
         set: Set<B>,
@@ -94,7 +94,7 @@ impl Opened {
 /// Objects in a bucket.
 pub(crate) struct Bucket {
     cloud: Opened,
-    /// Names of all objects of the store begin so.
+    /// All names of objects of the store begin with this.
     prefix: String,
     address: String,
     handle: Handle,
@@ -103,7 +103,7 @@ pub(crate) struct Bucket {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Nothing of what it is opened with is ever printed.
+/// Only the address: credentials are never printed.
 impl fmt::Debug for Bucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.address)
@@ -111,9 +111,9 @@ impl fmt::Debug for Bucket {
 }
 
 impl Bucket {
-    /// Nothing is asked of the server yet.
+    /// Sends no request yet.
     pub(crate) fn open(cloud: Cloud, bucket: &str, prefix: &str, address: &str) -> io::Result<Bucket> {
-        // That somebody else has chosen one is as good.
+        // Fails if a provider is installed already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let cloud = match cloud {
             Cloud::S3 => s3::open(bucket),
@@ -126,7 +126,7 @@ impl Bucket {
         let thread = std::thread::Builder::new()
             .name("dbtime-store".to_string())
             .spawn(move || {
-                // That the other end is dropped ends it as well.
+                // Ends when the other end is dropped.
                 let _ = runtime.block_on(stopped);
             })?;
         Ok(Bucket {
@@ -223,7 +223,7 @@ impl Objects for Bucket {
             }
             let mut parts = found.into_stream();
             let mut bytes = BytesMut::with_capacity(usize::try_from(length).unwrap_or(0));
-            // What was said before is believed for nothing.
+            // The announced length is not trusted.
             while let Some(part) = parts.try_next().await? {
                 if (bytes.len() + part.len()) as u64 > most {
                     return Ok(Err(most + 1));
@@ -280,7 +280,7 @@ fn retries() -> RetryConfig {
     }
 }
 
-/// The kind, as other code knows it, and what was said.
+/// The matching kind, and the text of the error and its causes.
 fn io_error(error: Error) -> io::Error {
     let kind = match &error {
         Error::NotFound { .. } => io::ErrorKind::NotFound,
@@ -288,7 +288,7 @@ fn io_error(error: Error) -> io::Error {
         Error::NotSupported { .. } | Error::NotImplemented { .. } => io::ErrorKind::Unsupported,
         _ => io::ErrorKind::Other,
     };
-    // What it came from is what a person needs: a certificate, a name that is not known.
+    // The cause is what a user needs: a certificate, an unknown host name.
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(&error);
     let mut kind = kind;

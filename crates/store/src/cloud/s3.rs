@@ -1,4 +1,4 @@
-//! S3: as the variables of Amazon's own clients say.
+//! S3, configured by the variables of Amazon's own clients.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Asserts that what stands in a page is what the report says, to the nanosecond.
+//! Asserts that a page says what the report says, to the nanosecond.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -36,7 +36,7 @@ pub(super) fn take(page: &Path, steps: &Value) -> Option<Vec<Value>> {
     run("page.js", page, steps)
 }
 
-/// The same of what is on paper, and of what a screen reader is told.
+/// The same for what is on paper, and for what a screen reader is told.
 pub(super) fn take_in_other_media(page: &Path, steps: &Value) -> Option<Vec<Value>> {
     run("other_media.js", page, steps)
 }
@@ -81,7 +81,7 @@ pub(super) fn scratch() -> TempDir {
     TempDir::with_prefix("dbtime-test-").expect("a temporary directory")
 }
 
-/// Keeps a picture for who wants to look at it.
+/// Keeps a picture for anybody who wants to look at it.
 pub(super) fn keep(picture: &Path) {
     if let Some(folder) = std::env::var_os("DBTIME_PICTURES") {
         let name = picture.file_name().expect("a file");

@@ -348,7 +348,7 @@ fn the_address_keeps_the_zoom_and_the_order_of_tables() {
         json!({"see": true}),
         json!({"back": true}),
         json!({"see": true}),
-        // What is chosen is another flame graph.
+        // A choice makes another flame graph.
         json!({"click": ".matrix tbody th button"}),
         json!({"see": true}),
     ]);

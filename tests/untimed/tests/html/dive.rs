@@ -20,7 +20,7 @@ fn trace(home: &TempDir) -> PathBuf {
     path
 }
 
-/// What is called so in the JSON of the report, in the order of the columns of the page.
+/// These fields of the report's JSON, in the order of the page's columns.
 fn numbers(of: &Value, fields: &[&str]) -> Vec<u64> {
     let number = |field: &&str| of[*field].as_u64().unwrap_or(0);
     fields.iter().map(number).collect()

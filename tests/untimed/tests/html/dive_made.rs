@@ -112,7 +112,7 @@ pub(super) fn hostile_paths(word: &str) -> impl Iterator<Item = (Vec<Frame>, u64
     (1..=names.len()).map(move |depth| (names[..depth].to_vec(), 1_000, 1_000 * (5 - depth as u64)))
 }
 
-/// A call that calls so many times so many functions, which call so many in turn.
+/// A call that calls so many functions, each of which calls so many, which call so many in turn.
 pub(super) fn wide_paths(width: u64) -> impl Iterator<Item = (Vec<Frame>, u64, u64)> {
     let root = || frame("sys_read", "[kernel]");
     let function = |level: u64, at: u64| frame(&format!("function_{level}_{at}"), "[kernel]");

@@ -1,4 +1,4 @@
-//! The root of the flame graph is in sight, at whichever end it is; who has scrolled stays there.
+//! The root of the flame graph is in sight, at whichever end it is; a user who has scrolled stays there.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::browser::{page_of, scratch, take};
 use super::made::{BEGIN_US, frame};
 
-/// A recording of one stack, which is higher than the place of the graph.
+/// A recording of one stack, which is higher than the space for the graph.
 fn deep_recording(home: &TempDir) -> PathBuf {
     let path = home.path().join("deep.dbt");
     let meta = Meta {

@@ -1,5 +1,5 @@
-//! What a screen reader is told of a page, by the browser's tree for such readers: names of all that can be done and seen, headings in
-//! order, heads of tables, and what a choice changes.
+//! What a screen reader is told of a page, by the browser's accessibility tree: names of all that can be done and seen, headings in order,
+//! column headers of tables, and what a choice changes.
 
 use std::fs;
 use std::path::Path;
@@ -60,7 +60,7 @@ fn assert_is_told(what: &str, heard: &Value) {
     }
 }
 
-/// What a screen reader tells of when it changes, that begins so: which part of the page that is, and what is in it.
+/// The live region whose text begins like this: which part of the page it is, and its text.
 fn announced(heard: &Value, beginning: &str) -> (Value, String) {
     let of = list(&heard["live"]);
     let found = of
@@ -126,7 +126,7 @@ fn all_of_a_page_has_names_and_a_choice_is_announced() {
         announced(class, "Selected: "),
         (choice, "Selected: wait event Lock; wait class Lock.".to_string())
     );
-    // The focus stays where it was; where that has gone it is beside.
+    // The focus stays where it was; if that is gone, it is next to it.
     for (what, heard, name) in [
         ("cell", cell, "Lock:transactionid, sleep: "),
         ("back", back, "Lock:transactionid, sleep: "),

@@ -6,7 +6,7 @@ use super::alike::assert_are_latencies;
 use super::browser::{keep, page_of, scratch, take};
 use super::made::recording;
 
-/// What of the latencies is chosen in the page, and how the report is asked for the same.
+/// Which latencies are chosen in the page, and how the report is asked for the same.
 const LATENCIES: [(&str, &[&str]); 9] = [
     ("latency=command", &["--kind", "command"]),
     ("latency=wait", &["--kind", "wait"]),
@@ -144,7 +144,7 @@ fn a_bar_of_the_histogram_chooses_the_events_that_took_so_long() {
     for sight in [clicked, by_key] {
         assert_eq!(sight["chips"], json!([format!("latency {from} to {to} us")]));
         assert_eq!(sight["fragment"], format!("#latency=wait&latency_us={from}-{to}"));
-        // Of each row events and time: together they are those of the bar.
+        // Events and time of each row: together they are those of the bar.
         let rows = sight["latency"]["rows"].as_array().expect("rows");
         let sum = |at: usize| -> f64 {
             let values = rows

@@ -184,7 +184,7 @@ pub(super) fn slower_recording(home: &TempDir, word: &str, times: u64) -> PathBu
     path
 }
 
-/// Adds whom blocked sessions waited for: of most of them, in chains of up to three.
+/// Adds whom most of the blocked sessions waited for, in chains of up to three.
 pub(super) fn follow(rows: &mut Rows) {
     let mut chance = Chance(13);
     let blocked: Vec<ActivityRow> = rows
@@ -223,8 +223,8 @@ pub(super) fn follow(rows: &mut Rows) {
     }
 }
 
-/// Adds what looks at the lock table found: of waits for a transaction which one, and the row that it had changed. Some of them stand for
-/// less than the time that was waited, others for more.
+/// Adds what looks at the lock table found: for waits for a transaction which one, and the row that it had changed. Some of them stand for
+/// less time than was waited, others for more.
 fn look_at_locks(rows: &mut Rows, word: &str) {
     let mut chance = Chance(17);
     for row in rows.activity.iter().filter(|row| row.wait_class == "Lock") {

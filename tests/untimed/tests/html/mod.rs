@@ -115,7 +115,7 @@ fn whatever_is_chosen_the_page_says_what_the_report_says() {
     );
 }
 
-/// Waits of seconds, which stand where they ended.
+/// Waits that last seconds and have the time at which they ended.
 #[test]
 fn a_page_of_a_trace_says_what_its_report_says() {
     let home = scratch();
@@ -132,7 +132,7 @@ fn a_page_of_a_trace_says_what_its_report_says() {
     assert_is_timeline("a trace", &sights[0], &trace, &[]);
 }
 
-/// Rows of some seconds, which stand in the last of them.
+/// Rows of several seconds, with the time of the last of them.
 #[test]
 fn a_page_of_snappers_samples_has_them_in_all_of_their_time() {
     let home = scratch();
@@ -226,7 +226,7 @@ fn a_damaged_page_says_so() {
     }
 }
 
-/// Inside of the data, before and behind its end, and inside of the script.
+/// Cut inside the data, before and after its end, and inside the script.
 #[test]
 fn a_page_that_ends_early_says_so() {
     let home = scratch();
@@ -272,7 +272,7 @@ fn a_page_lies_beside_its_recording_and_is_its_owners() {
     symlink(&other, &page).expect("a link of our own");
     dbtime(&["html", plain(&recording)]).expect_code(1);
     assert_eq!(fs::read_to_string(&other).expect("it is there"), "mine");
-    // What there is nothing of is no page.
+    // A choice without any rows makes no page.
     dbtime(&["html", plain(&recording), "--where", "user=nobody"]).expect_code(1);
 }
 

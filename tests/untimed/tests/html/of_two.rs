@@ -74,7 +74,7 @@ fn the_page_of_two_recordings_says_what_diff_says() {
     let [all, statement, zoomed, lit, module, sorted, phone] = &sights[..] else {
         panic!("{}", sights.len());
     };
-    // Who reads it as text is pointed here.
+    // The text points its readers here.
     let text = dbtime(&["diff", plain(&good), plain(&bad)]).expect_code(0).stdout;
     let next = format!("Next: dbtime html {} {}", plain(&good), plain(&bad));
     assert!(text.contains(&next), "{text}");
@@ -110,7 +110,7 @@ fn the_page_of_two_recordings_says_what_diff_says() {
         text(lit, "fragment").contains("search=IO%3ADataFileRead"),
         "{lit}"
     );
-    // Of a module all frames: more than have its name in theirs.
+    // For a module all its frames: more than those with its name in theirs.
     assert!(text(module, "fragment").contains("search=in%3A"), "{module}");
     let flame = text(module, "flame");
     assert!(flame.contains("“in:") && !flame.contains(", 0.0 %"), "{flame}");

@@ -10,9 +10,9 @@ use tempfile::TempDir;
 use super::browser::{page_of, report, scratch, take_in_other_media};
 use super::made::{page_of_two, recording};
 
-/// What stands where something can be done.
+/// Words that say what can be done on a screen.
 const OF_SCREENS: [&str; 5] = ["click", "Drag", "Arrow keys", "Search", "Show "];
-/// Labels that are darker than this are ink, paler ones that are meant for a dark screen are not. From 0 = black to 255.
+/// Labels darker than `INK` are ink; those paler than `PALE` are meant for a dark screen. From 0 = black to 255.
 const INK: u64 = 100;
 const PALE: u64 = 130;
 
@@ -20,7 +20,7 @@ fn list(value: &Value) -> &Vec<Value> {
     value.as_array().expect("a list")
 }
 
-/// Asserts that pictures have as many pixels across as down for their place, which is what they do not have when they are squeezed.
+/// Asserts that pictures have the same resolution across as down, which they do not have when they are squeezed.
 #[track_caller]
 fn assert_fit(what: &str, pictures: &Value) {
     for picture in list(pictures) {
@@ -107,7 +107,7 @@ fn what_is_on_the_screen_is_on_paper_whatever_is_chosen() {
     }
     assert_is_printed("dark", printed, dark);
     assert!(fs::read(home.path().join("dark.pdf")).is_ok_and(|pdf| pdf.starts_with(b"%PDF")));
-    // What is chosen stands there, without what takes it back.
+    // Choices are printed, without what takes them back.
     let text = |sight: &Value| sight["paper"]["text"].as_str().expect("text").to_string();
     for choice in ["wait event Lock", "wait event IO", "state sleep"] {
         assert!(text(chosen).contains(choice), "{choice}");
@@ -117,19 +117,19 @@ fn what_is_on_the_screen_is_on_paper_whatever_is_chosen() {
             .as_u64()
             .is_some_and(|crosses| crosses == 3)
     );
-    // What is folded in on a screen is not on paper.
+    // What is collapsed on a screen is printed in full.
     let all = report(&recording, &[]);
     let other_rows = list(&all["ledger"])
         .iter()
         .filter(|row| row["section"] != "db_time")
         .count();
     assert_eq!(whole["paper"]["rows"]["Not part of DB time"], other_rows + 1);
-    // How much of a table is not there is told.
+    // It says how much of a table is not printed.
     let functions = report(&recording, &["--functions", "--top", "100000"]);
     let count = list(&functions["functions"]).len();
     let missing = format!("Not printed: {} of {count}.", count - 15);
     assert!(text(whole).contains(&missing), "{missing}");
-    // Pictures are drawn anew for paper, and for the screen behind that.
+    // Pictures are redrawn for paper, and for the screen after that.
     let darkest = |of: &Value| of["darkest_label"].as_u64().expect("a colour");
     assert!(darkest(&dark["screen"]) > PALE && darkest(&again["screen"]) > PALE);
     for paper in [&whole["paper"], &dark["paper"], printed] {

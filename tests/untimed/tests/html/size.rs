@@ -14,7 +14,7 @@ use serde_json::json;
 use super::browser::{page_of, report, scratch, take};
 use super::made::{BEGIN_US, Chance, frame};
 
-/// The bound is on what a page holds, so that stacks that are all different, and many of them, are the worst.
+/// The bound is on what a page holds, so many stacks that are all different are the worst case.
 #[test]
 fn an_hour_of_a_hundred_sessions_is_a_page_of_less_than_8_mb() {
     const STACKS: u64 = 30_000;

@@ -1,4 +1,4 @@
-//! The frames that all stacks of a server begin with are left out of the flame graph, unless they are asked for; no time goes with them.
+//! The frames that all stacks of a server begin with are left out of the flame graph unless they are asked for; no time is lost with them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use super::made::{page_of_two, recording};
 
 const START: &[&str] = &["main", "PostmasterMain"];
 
-/// How many frames a picture of a recording has that leaves these out, by its folded stacks.
+/// How many frames a recording's flame graph has without these, by its folded stacks.
 fn frames_without(recording: &Path, start: &[&str]) -> usize {
     let folded = recording.with_extension("folded");
     dbtime(&["flame", plain(recording), "-o", plain(&folded)]).expect_code(0);

@@ -1,5 +1,5 @@
-//! Stores in other clouds than Amazon's. Azure's is Azurite, Microsoft's own emulator. Of Google's there is none that the package
-//! registries have: its XML interface is S3's in all that dbtime asks, so moto stands in for it.
+//! Stores in other clouds than Amazon's. Azure's is Azurite, Microsoft's own emulator. For Google's the package registries have none: its
+//! XML interface is S3's in all that dbtime uses, so moto stands in for it.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -131,7 +131,7 @@ struct Azurite {
     endpoint: String,
 }
 
-/// Everybody knows it: that of the emulator (learn.microsoft.com/azure/storage/common/storage-use-azurite).
+/// The emulator's, which is public (learn.microsoft.com/azure/storage/common/storage-use-azurite).
 const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 /// Makes a container: argument 1 is the address of the account, argument 2 its key.
@@ -186,7 +186,7 @@ fn a_store_in_azure_is_as_one_in_a_directory() {
     is_as_one_in_a_directory("az://fleet/some/where", &|arguments| {
         dbtime_with(&variables, arguments)
     });
-    // Who is somebody else is told so, and sees no secret.
+    // A wrong key is refused, and not shown.
     let wrong = KEY.replacen('E', "F", 1);
     let stranger = [
         &variables[..1],
@@ -198,7 +198,7 @@ fn a_store_in_azure_is_as_one_in_a_directory() {
         .expect_code(1)
         .expect_stderr(&["az://fleet/some/where/dbtime-store.json"]);
     assert!(!refused.stderr.contains(&wrong), "{refused:?}");
-    // Without a key it says where one would be.
+    // Without a key it says where it looks for one.
     let nobody = [
         variables[0],
         variables[2],

@@ -1,4 +1,4 @@
-//! Who puts is killed, objects are lost or damaged, and what is in a store is made to do harm.
+//! A put is killed, objects are lost or damaged, and what is in a store is made to do harm.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -195,7 +195,7 @@ fn names_in_manifests_lead_nowhere_else() {
         .expect_code(1)
         .expect_stderr(&[plain(&path)]);
     assert_eq!(fs::read(&secret).expect("it is as it was"), b"secret");
-    // What cannot be understood stands in nobody's way who puts the recording again.
+    // A manifest that cannot be understood does not prevent the recording from being put again.
     dbtime(&["store", "put", plain(&recording), plain(&store)]).expect_code(0);
     assert_eq!(fs::read_to_string(&path).expect("a manifest"), good);
 }
@@ -344,7 +344,7 @@ fn what_cannot_be_looked_at_is_named_and_is_not_nothing() {
         }
         mode(&closed, 0o755);
     }
-    // A file is a problem of what needs it.
+    // An unreadable file is a problem only for what needs it.
     let (object, _) = files(&store.join("table=activity")).pop().expect("a file");
     mode(&object, 0o000);
     let said = dbtime_as_nobody(&["report", plain(&store)]).expect_code(0);

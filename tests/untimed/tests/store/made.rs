@@ -18,7 +18,7 @@ use tempfile::TempDir;
 pub(crate) const HOUR_S: i64 = 3_600;
 /// 2026-10-10 21:00 UTC: three hours before midnight.
 pub(crate) const START_S: i64 = 1_791_666_000;
-/// A session says something so often.
+/// Seconds from one row of a session to the next.
 const STEP_S: i64 = 30;
 
 pub(crate) fn scratch() -> TempDir {
@@ -124,7 +124,7 @@ pub(crate) fn record_release(
     write(home, name, meta(host, start_s, hours, version), complete)
 }
 
-/// The same, of a flight recorder: its time is in another one too.
+/// The same, of a flight recorder, whose time is in another recording, too.
 pub(crate) fn record_flight(home: &TempDir, name: &str, host: &str, start_s: i64) -> PathBuf {
     let mut meta = meta(host, start_s, 1, "18.1");
     meta.collector.flight = "active 9".to_string();
@@ -238,7 +238,7 @@ fn rows_of_hour(start_s: i64, is_first: bool, numbers: &mut Numbers) -> Rows {
     rows
 }
 
-/// Those of an hour, of each session of a client.
+/// Transactions of an hour, for each client session.
 fn add_transactions(rows: &mut Rows, start_s: i64) {
     for session in 1..=3u64 {
         rows.counters.push(CounterRow {

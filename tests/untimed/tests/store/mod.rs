@@ -85,7 +85,7 @@ fn flame_graphs_pages_and_differences_of_a_store_are_those_of_the_recordings() {
         let truth = written(&["flame", plain(recording)], "truth.folded");
         assert!(truth.lines().count() > 3, "{truth}");
         assert_eq!(written(&["flame", &of(host)], "store.folded"), truth);
-        // Its parts are numbered in the order in which they were met: the same page in other words.
+        // It numbers its parts in the order in which they were met: the same page in other words.
         let [page, truth] =
             [of(host).as_str(), plain(recording)].map(|from| written(&["html", from], "page.html").len());
         assert!(page.abs_diff(truth) * 100 < truth, "{page} {truth}");
@@ -93,7 +93,7 @@ fn flame_graphs_pages_and_differences_of_a_store_are_those_of_the_recordings() {
     let [good, bad] = made.recordings().map(|(_, recording)| plain(recording));
     let diff = |sides: [&str; 2]| as_json(&["diff", sides[0], sides[1]]);
     assert_eq!(diff([&of("db1"), &of("db2")]), diff([good, bad]));
-    // A picture has no place beside a store.
+    // There is no place for a page beside a store.
     dbtime(&["html", &of("db1")])
         .expect_code(2)
         .expect_stderr(&["-o"]);
@@ -139,7 +139,7 @@ fn several_hosts_are_their_sum() {
     let both = as_json(&["report", plain(&store)]);
     assert_eq!(cells(&both), sum.into_iter().collect::<Vec<_>>());
     assert_eq!(both["db_time_ns"], db_time);
-    // Sessions of different recordings have the same identity and are others.
+    // Sessions of different recordings are different ones, though their ids are the same.
     assert_eq!(both["sessions"].as_array().expect("sessions").len(), sessions);
     assert_eq!(both["quality"]["problems"], Value::Array(vec![]));
     let named = ["report", plain(&store), "--host", "db2", "--host", "db1"];
@@ -162,7 +162,7 @@ fn only_the_files_that_are_needed_are_read() {
         .expect("a store")
         .map(|entry| entry.expect("an entry").path())
         .filter(|path| {
-            // What engines ask of recordings is no file of theirs.
+            // `table=recordings` is for query engines; it belongs to no recording.
             path.file_name().is_some_and(|name| {
                 name.to_string_lossy().starts_with("table=") && name != "table=recordings"
             })
@@ -283,7 +283,7 @@ fn what_is_wrong_is_said_and_what_to_do() {
             .expect_stderr(&[plain(other), "empty"]);
     }
     assert!(Path::new(recording).join("meta.json").is_file());
-    // A part of a store is nothing to put into, and no name for a new one.
+    // A part of a store cannot be put into, nor can a new store have such a name.
     for base in [&store, &nowhere] {
         let part = format!("{}?host=db1", plain(base));
         dbtime(&["store", "put", plain(recording), &part])

@@ -9,7 +9,7 @@ use dbtime_tests::{copy, dbtime, dbtime_binary, repository, skip};
 use super::made::{HOUR_S, Made, START_S, plain, record, record_flight, record_release, scratch};
 use super::s3::{CREDENTIALS, Server};
 
-/// Its name in paths is another.
+/// In paths its name is encoded.
 const ODD_HOST: &str = "db 4/é%41";
 
 #[test]
@@ -42,7 +42,7 @@ fn gets_the_sums_of_reports(engine: &str) {
     let home = scratch();
     let made = Made::two_hosts(&home);
     let store = made.put(&home);
-    // What no manifest names counts for nobody: a put that was killed, and a state that was replaced by another.
+    // What no manifest names does not count: a put that was killed, and a state that was replaced by another.
     let other = record(&home, "other.dbt", "db3", START_S, 1, true);
     dbtime(&["store", "put", plain(&other), plain(&store)]).expect_code(0);
     fs::remove_dir_all(store.join("recordings/host=db3")).expect("it is there");
@@ -56,7 +56,7 @@ fn gets_the_sums_of_reports(engine: &str) {
     for recording in [&early, &late, &odd, &once, &flight] {
         dbtime(&["store", "put", plain(recording), plain(&store)]).expect_code(0);
     }
-    // What a killed put of a later state has left, but its manifest, and an earlier state that nobody has removed yet.
+    // What a killed put of a later state has left, without its manifest, and an earlier state that nobody has removed yet.
     let [short, long] = [(1, false), (2, true)].map(|(hours, complete)| {
         let name = format!("{hours}.dbt");
         record(&home, &name, "db2", later, hours, complete)

@@ -92,12 +92,12 @@ fn a_server_that_is_away_and_credentials_that_are_missing_are_named_and_no_secre
         .expect_code(1)
         .expect_stderr(&["s3://fleet/x"]);
     assert!(begin.elapsed().as_secs() < 60, "{:?}", begin.elapsed());
-    // Without TLS only where that is asked for.
+    // Plain HTTP only where that is asked for.
     let in_plain = [&CREDENTIALS[..], &[("AWS_ALLOW_HTTP", "false")]].concat();
     dbtime_with(&server.endpoint, &in_plain, &put)
         .expect_code(1)
         .expect_stderr(&["s3://fleet/x/dbtime-store.json", "scheme"]);
-    // Where a machine of a cloud would be asked who it is nobody answers either.
+    // Nobody answers at the address of the cloud's metadata service either.
     let nothing = [
         ("AWS_METADATA_ENDPOINT", nobody.as_str()),
         ("AWS_DEFAULT_REGION", "us-east-1"),
@@ -188,7 +188,7 @@ fn through_a_way_on_which_everything_fails_once_all_of_it_comes_and_nothing_twic
     assert_eq!(found["left_files"], 0);
 }
 
-/// Says to whoever asks that there is nothing, and nothing to whoever brings something.
+/// Answers every GET with 404, and nothing else at all.
 fn taken_by_nobody(listener: &TcpListener) {
     for connection in listener.incoming() {
         let mut connection = connection.expect("a connection");
@@ -223,8 +223,7 @@ fn a_server_that_takes_nothing_is_given_up() {
     assert!((30..75).contains(&seconds), "{seconds} s");
 }
 
-/// Refuses whoever asks, and repeats all that was asked with: as S3 does with a token that has expired, and with the headers that were
-/// signed where a signature is wrong.
+/// Refuses every request and repeats all of it: as S3 does with an expired token, and with the signed headers where a signature is wrong.
 fn repeats_everything(listener: &TcpListener) {
     for connection in listener.incoming() {
         let mut connection = connection.expect("a connection");
@@ -241,7 +240,7 @@ fn repeats_everything(listener: &TcpListener) {
             String::from_utf8_lossy(&request)
         );
         let head = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: application/xml\r\nContent-Length";
-        // Who asks may have given up.
+        // The client may have given up.
         let _ = write!(connection, "{head}: {}\r\n\r\n{body}", body.len());
     }
 }

@@ -7,7 +7,7 @@ use std::process::{Child, Command};
 pub(crate) struct Server(Child);
 
 impl Server {
-    /// Starts it and waits until it says where it is: what stands behind `words` in a line of the output that `pipe` takes.
+    /// Starts it and waits until it says where it is: that follows `words` in a line of the output that `pipe` takes.
     pub(crate) fn start<R: Read + Send + 'static>(
         command: &mut Command,
         pipe: impl FnOnce(&mut Child) -> Option<R>,

@@ -1,4 +1,4 @@
-//! Between dbtime and the server of a store: everything fails once, each time in another way, and is passed on when it is asked again.
+//! Between dbtime and the server of a store: every request fails once, each in another way, and is passed on when it is repeated.
 
 use std::collections::HashSet;
 use std::io::{self, Read, Write};
@@ -24,7 +24,7 @@ pub(crate) struct Unreliable {
 }
 
 impl Unreliable {
-    /// Stands before the server at `http://HOST:PORT`.
+    /// Starts one in front of the server at `http://HOST:PORT`.
     pub(crate) fn before(server: &str) -> Unreliable {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
@@ -35,7 +35,7 @@ impl Unreliable {
             for connection in listener.incoming() {
                 let mut connection = connection.expect("a connection");
                 let (server, failing) = (server.clone(), Arc::clone(&failing));
-                // Who asks may have gone.
+                // The client may have gone.
                 std::thread::spawn(move || serve(&mut connection, &server, &failing));
             }
         });
@@ -114,7 +114,7 @@ fn pass_on(request: &[u8], server: &str) -> io::Result<Vec<u8>> {
     Ok(as_the_last(&answer))
 }
 
-/// A request, or an answer, behind which nothing comes in its connection.
+/// Marks a request or an answer as the last one of its connection.
 fn as_the_last(message: &[u8]) -> Vec<u8> {
     let line = message.windows(2).position(|end| end == b"\r\n");
     let (first, rest) = message.split_at(line.map_or(0, |end| end + 2));

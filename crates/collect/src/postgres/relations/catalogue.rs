@@ -1,10 +1,10 @@
-//! Names of the relations of one database: its catalogue, read out of the files.
+//! Names of the relations of one database, from the files of its catalogue.
 //!
 //! ```text
-//! pg_filenode.map   in which file pg_class is
+//! pg_filenode.map   which file pg_class is in
 //! pg_class          relations: id, name, schema, tablespace, file
 //! pg_namespace      names of schemas
-//! pg_xact           which versions of rows count
+//! pg_xact           which row versions are valid
 //! ```
 
 use std::collections::HashMap;
@@ -23,16 +23,16 @@ const PG_NAMESPACE: u32 = 2615;
 const PG_CATALOG: u32 = 11;
 const PG_TOAST: u32 = 99;
 
-// Columns of pg_class and pg_namespace, which begin alike in PostgreSQL 14 to 18: where they are in a row.
+// Offsets of columns in a row of pg_class and pg_namespace, which begin alike in PostgreSQL 14 to 18.
 const ID: usize = 0;
 const NAME: usize = 4;
 const SCHEMA: usize = 68;
 const FILE: usize = 88;
 const TABLESPACE: usize = 92;
 
-/// What is read of pg_class: 300,000 relations and more.
+/// Bytes read of pg_class: enough for 300,000 relations and more.
 const MOST_BYTES: u64 = 64 << 20;
-/// Relations that are kept of a database.
+/// Relations kept of a database at most.
 const MOST_RELATIONS: usize = 200_000;
 
 /// See the module.
@@ -53,7 +53,7 @@ struct Relation {
 }
 
 impl Catalogue {
-    /// Of the database whose files these are. `transactions`: the directory `pg_xact`.
+    /// Of the database with these files. `transactions`: the directory `pg_xact`.
     ///
     /// # Errors
     /// A file is missing, or is not what it should be.
@@ -92,7 +92,7 @@ impl Catalogue {
                 break;
             }
         }
-        // The layout is checked by what is the same in every database.
+        // The layout is checked against what is the same in every database.
         let is_itself = |relation: &Relation| {
             relation.id == PG_CLASS && relation.name == "pg_class" && relation.schema == PG_CATALOG
         };
@@ -109,7 +109,7 @@ impl Catalogue {
         for relation in relations.iter().filter(|relation| relation.schema != PG_TOAST) {
             if let Some(schema) = schemas.get(&relation.schema) {
                 let name = format!("{}.{}", quoted(schema), quoted(&relation.name));
-                // Two versions of a row that both seem to be there: it is not known which one is.
+                // Two versions of a row that both seem valid: it is not known which one is.
                 match names.get(&relation.id) {
                     Some(other) if *other != name => names.insert(relation.id, String::new()),
                     _ => names.insert(relation.id, name),
@@ -133,7 +133,7 @@ impl Catalogue {
         catalogue
     }
 
-    /// Takes what a later look found. What has gone since keeps its name: what was done with it may still come.
+    /// Adds what a later read found. A relation that is gone since keeps its name: records of its use may still arrive.
     pub(super) fn add(&mut self, later: Catalogue) {
         if self.names.len() > MOST_RELATIONS {
             *self = Catalogue::default();
@@ -147,13 +147,13 @@ impl Catalogue {
         self.names.len()
     }
 
-    /// Of the relation with this id.
+    /// Name of the relation with this id.
     pub(super) fn name(&self, id: u32) -> Option<&Arc<str>> {
         self.names.get(&id)
     }
 
-    /// Of the relation in the file with this number. `tablespace`: in which one it lies, 0 = in the usual one. In two tablespaces files may
-    /// have the same number.
+    /// Name of the relation in the file with this number. `tablespace`: where the file is, 0 = in the default one. Files in two tablespaces
+    /// may have the same number.
     pub(super) fn name_of_file(&self, tablespace: u32, number: u32) -> Option<&Arc<str>> {
         let of_file = self.files.get(&number)?;
         let only = match of_file.as_slice() {
@@ -187,7 +187,7 @@ fn schemas(
     }
 }
 
-/// The table to which these values that were too long belong, or this index of them: `pg_toast_16384`, `pg_toast_16384_index`.
+/// The table that this TOAST table, or TOAST index, belongs to: `pg_toast_16384`, `pg_toast_16384_index`.
 fn of_toast(name: &str, names: &HashMap<u32, String>) -> Option<String> {
     let of = name.strip_prefix("pg_toast_")?;
     let (of, what) = match of.strip_suffix("_index") {
@@ -201,7 +201,7 @@ fn of_toast(name: &str, names: &HashMap<u32, String>) -> Option<String> {
     })
 }
 
-/// As it has to be written in a statement.
+/// A name as it has to be written in a statement.
 fn quoted(name: &str) -> String {
     let is_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name
@@ -217,7 +217,7 @@ fn numbered(directory: &TargetDirectory, number: u32) -> io::Result<TargetFile> 
     directory.file(&CString::new(number.to_string())?)
 }
 
-/// What is in a file, twice if the server wrote to it meanwhile.
+/// The content of a file, read again if the server wrote to it meanwhile.
 fn content(file: &TargetFile) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     for _ in 0..2 {

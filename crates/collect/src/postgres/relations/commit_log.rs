@@ -1,4 +1,5 @@
-//! Which transactions have committed, as the server's files say: `pg_xact`, two bits for each (src/backend/access/transam/clog.c).
+//! Which transactions have committed, according to the server's files: `pg_xact`, two bits per transaction
+//! (src/backend/access/transam/clog.c).
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -11,15 +12,15 @@ const FIRST_NORMAL: u32 = 3;
 /// `SLRU_PAGES_PER_SEGMENT`
 const PAGES_PER_FILE: usize = 32;
 const PER_BYTE: u32 = 4;
-/// Files that are read for one look.
+/// Files read at a time.
 const MOST_FILES: usize = 64;
 
-/// What has become of a transaction.
+/// What became of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Committed,
     Aborted,
-    /// It goes on, the server has not written it down yet, or it is so old that the log no longer has it.
+    /// It is still running, the server has not written its outcome yet, or it is so old that the log no longer has it.
     NotKnown,
 }
 

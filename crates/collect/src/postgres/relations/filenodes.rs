@@ -1,4 +1,4 @@
-//! The files of the catalogues that a server finds before it can read any: `pg_filenode.map` (src/backend/utils/cache/relmapper.c).
+//! The files of the catalogues that a server needs before it can read any: `pg_filenode.map` (src/backend/utils/cache/relmapper.c).
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use crate::target_file::TargetDirectory;
 const MAGIC: u32 = 0x0059_2717;
 /// `MAX_MAPPINGS`, 62 before PostgreSQL 16.
 const MOST: usize = 64;
-/// The whole file: a head of 8 bytes, the list, a checksum; padded to 512 bytes before PostgreSQL 16.
+/// The whole file: a header of 8 bytes, the list, a checksum; padded to 512 bytes before PostgreSQL 16.
 const MOST_BYTES: usize = 8 + 8 * MOST + 4;
 
-/// By the ids of the catalogues the names of their files. None: there is no such map, or it is another one.
+/// File numbers of these catalogues, by their ids. None: there is no such map, or it has another format.
 pub(super) fn mapped(directory: &TargetDirectory) -> Option<HashMap<u32, u32>> {
     let file = directory.file(c"pg_filenode.map").ok()?;
     let length = (file.metadata().len() as usize).min(MOST_BYTES);

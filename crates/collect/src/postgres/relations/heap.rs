@@ -1,8 +1,7 @@
-//! The rows of a table, as they lie in its file: src/include/storage/bufpage.h, itemid.h and access/htup_details.h, alike in PostgreSQL
-//! 14 to 18.
+//! The rows in the file of a table: src/include/storage/bufpage.h, itemid.h and access/htup_details.h, alike in PostgreSQL 14 to 18.
 //!
-//! The server may write a page while it is read, and whoever owns the files decides what is in them: nothing is believed that
-//! does not lie inside of its page.
+//! The server may write a page while it is read, and the owner of the files decides what is in them: nothing that reaches outside its page
+//! is trusted.
 
 use super::commit_log::{CommitLog, Fate};
 
@@ -28,11 +27,11 @@ pub(super) struct Tuple<'p> {
     xmin: u32,
     xmax: u32,
     infomask: u16,
-    /// The columns. Those without a length of their own come first in catalogues, none of them null.
+    /// The columns. In catalogues those of fixed length come first, and none of these is null.
     columns: &'p [u8],
 }
 
-/// The size of the pages of a table, which each of them says; none where the first one does not.
+/// The page size of a table, which each page states; none if the first one does not.
 pub(super) fn page_size(table: &[u8]) -> Option<usize> {
     // pd_pagesize_version: the size, with the version of the layout in its lowest byte.
     let size = usize::from(u16_at(table, 18)? & 0xff00);
@@ -71,8 +70,8 @@ impl<'p> Tuple<'p> {
         })
     }
 
-    /// Whether the row is there for everybody, as far as the files tell: what made it has committed, and nothing that has committed took
-    /// it away.
+    /// Whether the row is visible to everybody, as far as the files tell: the transaction that inserted it has committed, and none that
+    /// deleted it has.
     pub(super) fn is_there(&self, log: &mut CommitLog) -> bool {
         let was_made = match self.infomask & (XMIN_COMMITTED | XMIN_INVALID) {
             XMIN_INVALID => false,
@@ -93,7 +92,7 @@ impl<'p> Tuple<'p> {
         u32_at(self.columns, at)
     }
 
-    /// A column of the type `name`: 64 bytes, ended by a zero. Bytes that are no UTF-8 are replaced.
+    /// A column of the type `name`: 64 bytes, ended by a zero. Bytes that are not UTF-8 are replaced.
     pub(super) fn name(&self, at: usize) -> Option<String> {
         let name = self.columns.get(at..at + 64)?;
         let end = name.iter().position(|byte| *byte == 0)?;

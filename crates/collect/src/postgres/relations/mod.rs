@@ -1,7 +1,7 @@
-//! Names of relations, by id and by file, as the server's own files have them: no connection is made, and nothing is asked for.
+//! Names of relations, by id and by file, read from the server's own files: no connection is made, and nothing is queried.
 //!
-//! The server writes its files at checkpoints. What it has made since the last one has no name yet, what it has renamed since has the
-//! one from before.
+//! The server writes its files at checkpoints: a relation created since the last one has no name yet, and one renamed since still has its
+//! old name.
 
 mod catalogue;
 mod commit_log;
@@ -22,25 +22,25 @@ use super::page_locks;
 use crate::held_locks::RawPage;
 use crate::target_file::TargetDirectory;
 
-/// Time between two looks at the files of a database, and how many times longer than a look it is at least.
+/// Time between two reads of a database's files, and how many times longer than a read it is at least.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 const SHARE_OF_TIME: u32 = 50;
-/// Databases that are looked at.
+/// Databases read at most.
 const MOST_DATABASES: usize = 1_000;
-/// Relations that are kept of all of them.
+/// Relations kept at most, of all databases together.
 const MOST_KEPT: usize = 300_000;
 /// `template1`: relations that all databases share are in the catalogue of each.
 const ANY_DATABASE: u32 = 1;
-/// In the paths of tablespaces.
+/// First part of the paths of tablespaces.
 const TABLESPACES: &str = "pg_tblspc";
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Relations {
     databases: HashMap<u32, Database>,
-    /// Those that all databases share, by the numbers of their files.
+    /// Relations that all databases share, by file number.
     shared: HashMap<u32, u32>,
-    /// The directory that the server has in each tablespace, once one was looked at.
+    /// Name of the server's directory in each tablespace, once one was read.
     version_directory: OnceCell<String>,
 }
 
@@ -50,18 +50,19 @@ struct Database {
     next_look: Instant,
 }
 
-/// What a path below the data directory says of a relation's file.
+/// What a path below the data directory says about a relation's file.
 #[derive(Debug, PartialEq, Eq)]
 struct RelationFile {
-    /// 0 = of all databases.
+    /// 0 = shared by all databases.
     database: u32,
-    /// 0 = the usual one.
+    /// 0 = the default one.
     tablespace: u32,
     number: u32,
 }
 
 impl Relations {
-    /// Of the relation with this id. `server`: in whose working directory the files are. `database` 0: it belongs to all of them.
+    /// Name of the relation with this id. `server`: the process whose working directory has the files. `database` 0: it belongs to all of
+    /// them.
     pub(super) fn name(&mut self, server: u32, database: u32, id: u32) -> Option<Arc<str>> {
         let database = match database {
             0 => ANY_DATABASE,
@@ -70,7 +71,7 @@ impl Relations {
         self.find(server, database, |catalogue| catalogue.name(id).cloned())
     }
 
-    /// Of the relation in this file: a path below the data directory. None also where it is another kind of file.
+    /// Name of the relation in this file: a path below the data directory. None also for other kinds of files.
     pub(super) fn name_of_file(&mut self, server: u32, path: &str) -> Option<Arc<str>> {
         let file = RelationFile::at(path)?;
         if file.database == 0 {
@@ -90,7 +91,7 @@ impl Relations {
         })
     }
 
-    /// The file that has a page, as [`Relations::name_of_file`] takes it, without number of a segment. None: it is not known.
+    /// The file that has a page, as [`Relations::name_of_file`] takes it, without a segment number. None: it is not known.
     pub(super) fn file_of(&self, server: u32, page: RawPage) -> Option<Arc<str>> {
         let version_directory = |tablespace| {
             if let Some(known) = self.version_directory.get() {
@@ -102,7 +103,7 @@ impl Relations {
         page_locks::path(page, version_directory).map(Arc::from)
     }
 
-    /// What this finds in the catalogue of a database, which is looked at anew where it finds nothing.
+    /// What `find` finds in the catalogue of a database, which is read again if it finds nothing.
     fn find(
         &mut self,
         server: u32,
@@ -123,7 +124,7 @@ impl Relations {
         }
         let kept: usize = self.databases.values().map(|known| known.catalogue.len()).sum();
         let known = self.databases.get_mut(&database)?;
-        // What cannot be read, or finds no room, has no names.
+        // What cannot be read, or does not fit, has no names.
         if kept <= MOST_KEPT
             && let Ok(later) = read(server, database)
         {
@@ -140,7 +141,7 @@ fn read(server: u32, database: u32) -> io::Result<Catalogue> {
     Catalogue::read(&directory_of(&home, database)?, transactions.as_ref())
 }
 
-/// Where the catalogue of a database lies: in its usual tablespace, which may be another one than the server's.
+/// The directory of a database's catalogue: in the database's default tablespace, which may differ from the server's.
 fn directory_of(home: &TargetDirectory, database: u32) -> io::Result<TargetDirectory> {
     let name = CString::new(database.to_string())?;
     let usual = home
@@ -168,20 +169,20 @@ fn directory_of(home: &TargetDirectory, database: u32) -> io::Result<TargetDirec
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// The tablespace of this name: a directory of the server's own, or a link to one.
+/// The tablespace with this name: a directory of the server's own, or a link to one.
 fn tablespace(tablespaces: &TargetDirectory, name: &CStr) -> io::Result<TargetDirectory> {
     tablespaces
         .subdirectory(name)
         .or_else(|_| tablespaces.behind_link(name))
 }
 
-/// A tablespace has a directory for each version of the server that uses it: how those of this one begin.
+/// A tablespace has a directory for each server version that uses it: the beginning of the names of this version's.
 fn version_prefix(home: &TargetDirectory) -> io::Result<String> {
     let major = home.file(c"PG_VERSION")?.small_text()?;
     Ok(format!("PG_{}_", major.trim()))
 }
 
-/// How that directory is called in this tablespace.
+/// Name of that directory in this tablespace.
 fn version_directory(home: &TargetDirectory, tablespace: u32) -> Option<String> {
     let prefix = version_prefix(home).ok()?;
     let name = CString::new(tablespace.to_string()).ok()?;

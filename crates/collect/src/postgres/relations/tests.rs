@@ -12,7 +12,7 @@ const COMMITTED: u32 = 100;
 const ABORTED: u32 = 101;
 const IN_PROGRESS: u32 = 102;
 
-/// A version of a row: who made it, who took it away, what is noted of both, its columns.
+/// A row version: the transactions that inserted and deleted it, its flags, its columns.
 type Row = (u32, u32, u16, Vec<u8>);
 
 /// Pages of a table with these rows, four on each.
@@ -45,7 +45,7 @@ fn name(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Of pg_class.
+/// A row of pg_class.
 fn relation(id: u32, called: &str, schema: u32, file: u32, tablespace: u32) -> Vec<u8> {
     let mut columns = [&id.to_ne_bytes()[..], &name(called), &schema.to_ne_bytes()].concat();
     columns.resize(88, 0);
@@ -58,7 +58,7 @@ fn frozen(columns: Vec<u8>) -> Row {
     (1, 0, 0x0b00, columns)
 }
 
-/// The files of a database 5, with these rows of pg_class beside those that are always there.
+/// The files of a database 5, with these rows of pg_class in addition to those that are always there.
 fn data_directory(home: &Path, rows: Vec<Row>) -> TargetDirectory {
     let database = home.join("data/base/5");
     fs::create_dir_all(&database).expect("an own folder");
@@ -74,7 +74,7 @@ fn data_directory(home: &Path, rows: Vec<Row>) -> TargetDirectory {
     let schemas = [(11, "pg_catalog"), (2200, "public"), (99, "pg_toast")]
         .map(|(id, called)| frozen([&u32::to_ne_bytes(id)[..], &name(called)].concat()));
     fs::write(database.join("2615"), table(&schemas)).expect("an own file");
-    // Two bits each: 100 has committed, 101 not.
+    // Two bits each: 100 has committed, 101 has not.
     let mut log = vec![0; PAGE];
     log[25] = 0b1001;
     fs::write(home.join("data/pg_xact/0000"), log).expect("an own file");
@@ -99,7 +99,7 @@ fn named(catalogue: &Catalogue, id: u32) -> Option<&str> {
 fn the_version_of_a_row_counts_that_has_committed() {
     let of = |id, called| relation(id, called, 2200, id + 10_000, 0);
     let found = catalogue(vec![
-        // Renamed, and the change has committed; has not; goes on; is said by the rows themselves.
+        // Renamed: the change has committed; has not; is still running; has committed according to the rows' own flags.
         (COMMITTED, COMMITTED, 0, of(1, "old")),
         (COMMITTED, 0, 0x0800, of(1, "new")),
         (COMMITTED, ABORTED, 0, of(2, "old")),
@@ -108,7 +108,7 @@ fn the_version_of_a_row_counts_that_has_committed() {
         (IN_PROGRESS, 0, 0x0800, of(3, "new")),
         (IN_PROGRESS, IN_PROGRESS, 0x0500, of(4, "old")),
         (IN_PROGRESS, 0, 0x0900, of(4, "new")),
-        // Made and not committed; locked only; updated by one of several, so that it is not known which one is true.
+        // Inserted and not committed; locked only; updated by one of several, so that it is not known which version is valid.
         (ABORTED, 0, 0x0800, of(5, "never")),
         (COMMITTED, COMMITTED, 0x0080, of(6, "locked")),
         (COMMITTED, 7, 0x1000, of(7, "one")),
@@ -141,7 +141,7 @@ fn names_are_those_of_statements_and_what_is_long_belongs_to_its_table() {
         frozen(relation(16_390, "pg_toast_16384", 99, 16_390, 0)),
         frozen(relation(16_391, "pg_toast_16384_index", 99, 16_391, 0)),
         frozen(relation(16_392, "pg_toast_9", 99, 16_392, 0)),
-        // Its schema is not there.
+        // Its schema does not exist.
         frozen(relation(16_393, "lost", 4_711, 16_393, 0)),
         // The same number in two tablespaces.
         frozen(relation(16_394, "here", 2200, 20_000, 0)),
@@ -260,7 +260,7 @@ fn paths_tell_database_tablespace_and_file() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whoever owns the files writes what they like into them.
+    /// The owner of the files can write anything into them.
     #[test]
     fn damaged_files_are_no_harm(
         changes in prop::collection::vec((0_usize..3 * PAGE, any::<u8>()), 0..200),

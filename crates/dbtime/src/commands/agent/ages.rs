@@ -1,12 +1,11 @@
 //! How old recordings are, by a clock that nobody sets.
 //!
-//! The host's clock may be a year ahead and right again an hour later, and the times of recordings are by that clock. So agents count
-//! themselves: a recording is as old as the time for which they have seen it in the spool, and those that were seen first are the
-//! oldest. Time in which no agent ran, or the host slept, does not count, because nobody knows how long it was: a recording is never
-//! taken for older than it is.
+//! The host's clock may be a year ahead and right again an hour later, and recordings are dated by that clock. So agents do their own
+//! counting: a recording is as old as the time for which they have seen it in the spool, and those seen first are the oldest. Time in which
+//! no agent ran, or the host slept, does not count, because nobody knows how long it was: a recording is never considered older than it is.
 //!
-//! In the store recordings have times by the host's clock only. As far as that has gone ahead of what was counted, they are kept longer
-//! there: see [`Ages::older_than`].
+//! In the store, recordings are dated by the host's clock only. They are kept longer there by as much as that has got ahead of what was
+//! counted: see [`Ages::older_than`].
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ffi::OsStr;
@@ -21,13 +20,13 @@ use crate::output::say;
 use crate::time_of_day::now_us;
 
 const FILE: &str = "ages.json";
-/// What was counted since is lost when the agent is killed.
+/// A killed agent loses what it counted since the last write.
 const WRITE: Duration = Duration::from_secs(600);
-/// The clock goes that far ahead without being taken for set: whole seconds, restarts of the agent.
+/// How far the clock may get ahead without counting as set: whole seconds, restarts of the agent.
 const UNNOTICED_S: i64 = 60;
-/// How often the clock may have been set before two of these moments are taken for one.
+/// How often the clock may have been set before two of these moments are merged.
 const MOST_MOMENTS: usize = 1_000;
-/// It is told that recordings in the store are kept longer by this much or more.
+/// A change by this much in how long the store keeps recordings is reported.
 const WORTH_TELLING: Duration = Duration::from_secs(3_600);
 
 /// See the module.
@@ -38,24 +37,24 @@ pub(super) struct Ages {
     before_s: u64,
     begin: Instant,
     next_write: Instant,
-    /// It has been told that it cannot be written.
+    /// A failure to write has been reported.
     told_of_writing: bool,
-    /// What has been told of the store.
+    /// What was last reported about the store.
     told_longer: Duration,
 }
 
-/// What is known, as it is written.
+/// What is known, as written to disk.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Counted {
     /// Seconds that agents of this spool have run.
     seconds: u64,
     /// By recording: how much was counted when it was first seen.
     seen_at: BTreeMap<String, u64>,
-    /// How far the clock was ahead of what was counted, as long as that matters: the later, the more.
+    /// How far the clock was ahead of what was counted, while that matters: later values are larger.
     clock: VecDeque<Ahead>,
 }
 
-/// The clock has been ahead by this since, or by more.
+/// Since then the clock has been ahead by this much, or more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Ahead {
     since: u64,
@@ -63,7 +62,7 @@ struct Ahead {
 }
 
 impl Ages {
-    /// What earlier agents have counted is gone on with. Where that cannot be read all recordings are new.
+    /// Continues from what earlier agents counted. If that cannot be read, all recordings are new.
     pub(super) fn read(home: Directory) -> Ages {
         let counted = remembered::read::<Counted>(&home, OsStr::new(FILE)).unwrap_or_else(|e| {
             say(format_args!(
@@ -84,7 +83,7 @@ impl Ages {
         }
     }
 
-    /// Counts on, and puts recordings in order: the oldest first. `window`: how old recordings get.
+    /// Updates the counts, and sorts recordings, the oldest first. `window`: how old recordings get.
     pub(super) fn look(&mut self, contents: &mut Contents, window: Option<Duration>) {
         self.counted.seconds = self.before_s.saturating_add(self.begin.elapsed().as_secs());
         self.counted.look(contents);
@@ -94,13 +93,13 @@ impl Ages {
         }
     }
 
-    /// How old it is, at least.
+    /// Its age, at least.
     pub(super) fn of(&self, ended: &Ended) -> Duration {
         self.counted.age_of(&ended.id())
     }
 
-    /// The age by the clock at which a recording in the store is older than this for sure: of all that were made within that time the clock
-    /// said at least so much when they were made.
+    /// The age by the host's clock at which a recording in the store is certainly older than `age`: none made within that time is dated
+    /// earlier.
     pub(super) fn older_than(&mut self, age: Duration) -> Duration {
         let longer = self.counted.gone_ahead(now_s());
         if longer.abs_diff(self.told_longer) >= WORTH_TELLING {
@@ -114,7 +113,7 @@ impl Ages {
         age.saturating_add(longer)
     }
 
-    /// Nothing is counted any more.
+    /// Stops counting.
     pub(super) fn end(mut self) {
         self.write();
     }
@@ -141,7 +140,7 @@ impl Counted {
         for id in there {
             self.seen_at.entry(id).or_insert(self.seconds);
         }
-        // Those that were seen first at the same time stay in the order of their ends.
+        // Those first seen at the same time stay in the order of their ends.
         contents
             .ended
             .sort_by_key(|ended| self.seen_at.get(&ended.id()).copied());
@@ -156,10 +155,10 @@ impl Counted {
         now_s.saturating_sub(i64::try_from(self.seconds).unwrap_or(i64::MAX))
     }
 
-    /// Notes how far the clock is ahead; what it was before the window does not matter any longer.
+    /// Notes how far the clock is ahead; values from before the window no longer matter.
     fn look_at_clock(&mut self, now_s: i64, window: Option<Duration>) {
         let ahead = self.ahead(now_s);
-        // It was set back: what is asked for is the least of the time until now.
+        // It was set back: what is needed is the minimum up to now.
         while self.clock.back().is_some_and(|last| last.seconds > ahead) {
             self.clock.pop_back();
         }
@@ -174,7 +173,7 @@ impl Counted {
         while self.clock.get(1).is_some_and(|next| next.since <= from) {
             self.clock.pop_front();
         }
-        // As if it had been set later: what is kept longer for that is kept too long.
+        // As if it had been set later: recordings are then kept longer than necessary.
         while self.clock.len() > MOST_MOMENTS {
             self.clock.remove(1);
         }
@@ -201,20 +200,20 @@ mod tests {
 
     const DAY_S: u64 = 86_400;
     const YEAR_S: i64 = 365 * 86_400;
-    /// A moment by the clock: when an agent began to count.
+    /// The clock when an agent began to count.
     const BEGIN_S: i64 = 1_800_000_000;
 
     fn days(days: u64) -> Duration {
         Duration::from_secs(days * DAY_S)
     }
 
-    /// What is there: names, with the second in which each ended by the clock.
+    /// Contents of a spool: names, with the second in which each ended by the clock.
     fn there(recordings: &[(&str, i64)]) -> Contents {
         let mut contents = Contents::default();
         for (name, end_s) in recordings {
             contents.ended.push(Ended::made_up(name, 1, end_s * 1_000_000));
         }
-        // As `Spool::look` does it.
+        // Like `Spool::look`.
         contents.ended.sort_by_key(|ended| ended.end_us);
         contents
     }
@@ -239,7 +238,7 @@ mod tests {
         counted.seconds = DAY_S;
         in_order(&mut counted, &[first, future]);
         counted.seconds = 2 * DAY_S;
-        // The oldest first, although one of them says of itself that it was made a year later.
+        // The oldest first, although one of them claims to be a year younger.
         assert_eq!(
             in_order(&mut counted, &[first, future, last]),
             ["first", "future", "last"]
@@ -250,7 +249,7 @@ mod tests {
             [age("first"), age("future"), age("last")],
             [days(31), days(30), days(29)]
         );
-        // What has gone is forgotten: another one of its name is new.
+        // A recording that is gone is forgotten: another of the same name is new.
         in_order(&mut counted, &[last]);
         in_order(&mut counted, &[first, last]);
         assert_eq!(
@@ -266,27 +265,27 @@ mod tests {
         assert_eq!(in_order(&mut counted, &all), ["a", "b", "c"]);
     }
 
-    /// Recordings of each hour in a store, for a clock that is set or a host that is off: nothing goes that is younger than it may be
-    /// by a clock that is right, and what is older goes, once the window has passed.
+    /// Hourly recordings in a store, with a clock that is set or a host that is off: nothing is removed that is too young by a correct
+    /// clock, and what is older is removed once the window has passed.
     #[test]
     fn nothing_goes_from_the_store_too_early_whenever_the_clock_is_set() {
         const AGE_S: u64 = 30 * DAY_S;
         const HOUR_S: u64 = 3_600;
-        // By counted hours: how far the clock is ahead from then on.
+        // How far the clock is ahead from a counted hour on.
         let stories: [&[(u64, i64)]; 5] = [
             &[],
             // A year ahead for two hours.
             &[(40 * 24, YEAR_S), (40 * 24 + 2, 0)],
             // A year ahead for good, twice.
             &[(40 * 24, YEAR_S), (50 * 24, 2 * YEAR_S)],
-            // A year ahead at first, which is found out.
+            // A year ahead at first, then corrected.
             &[(0, YEAR_S), (10 * 24, 0)],
             // Back and forth.
             &[(30 * 24, -YEAR_S), (31 * 24, 40 * 86_400), (35 * 24, 5 * 86_400)],
         ];
         for story in stories {
             let mut counted = Counted::default();
-            // Truth and clock when each was made.
+            // True time and clock when each was made.
             let mut store: Vec<(u64, i64)> = Vec::new();
             let mut last_s = BEGIN_S;
             for hour in 0..120 * 24 {
@@ -307,7 +306,7 @@ mod tests {
                 store.retain(|(_, clock_s)| !goes(*clock_s));
                 last_s = now_s;
             }
-            // Thirty days; and what says that it is of a time to come, which stays until then.
+            // Thirty days; recordings dated in the future stay until then.
             let left = store.iter().filter(|(_, clock_s)| *clock_s <= last_s);
             let left = left.count() as u64;
             assert!((30 * 24..=30 * 24 + 1).contains(&left), "{story:?}: {left} left");
@@ -319,7 +318,7 @@ mod tests {
         let mut counted = Counted::default();
         for step in 0..2_000 {
             counted.seconds = step;
-            // Each time two minutes ahead.
+            // Two minutes further ahead each time.
             counted.look_at_clock(BEGIN_S + 120 * step as i64, Some(days(30)));
         }
         assert_eq!(counted.clock.len(), MOST_MOMENTS);

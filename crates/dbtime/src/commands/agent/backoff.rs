@@ -14,17 +14,17 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// True when it may be tried.
+    /// True if another attempt may be made.
     pub(super) fn is_over(&self) -> bool {
         self.until.is_none_or(|moment| Instant::now() >= moment)
     }
 
-    /// For how long it has failed each time; none: it worked last, or was never tried.
+    /// How long every attempt has failed; none: the last one worked, or there was none.
     pub(super) fn failing_for(&self) -> Option<Duration> {
         self.failing_since.map(|since| since.elapsed())
     }
 
-    /// It has failed. Returns for how long it is left alone now.
+    /// An attempt has failed. Returns the pause until the next one.
     pub(super) fn failed(&mut self) -> Duration {
         self.pause = (self.pause * 2).clamp(FIRST, LONGEST);
         let now = Instant::now();
@@ -33,7 +33,7 @@ impl Backoff {
         self.pause
     }
 
-    /// It has worked: the next failure is the first.
+    /// An attempt has worked: the next failure is the first.
     pub(super) fn worked(&mut self) {
         self.pause = Duration::ZERO;
         self.failing_since = None;

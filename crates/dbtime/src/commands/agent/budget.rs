@@ -1,5 +1,5 @@
-//! How long exact recordings may be within any hour. What was taken is on the disk before it is used: an agent that is killed and
-//! started again has no more than one that goes on.
+//! How long exact recordings may run within any hour. Time is written to disk before it is used: an agent that is killed and restarted has
+//! no more than one that keeps running.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -14,7 +14,7 @@ use crate::time_of_day::now_us;
 
 const HOUR_MS: i64 = 3_600_000;
 const FILE: &str = "flights.json";
-/// What is remembered: more do not fit into an hour.
+/// Most entries remembered: more do not fit into an hour.
 const MOST: usize = 1_000;
 
 /// See the module.
@@ -26,7 +26,7 @@ pub(super) struct Budget {
     taken: VecDeque<Taken>,
 }
 
-/// Time that was taken, in milliseconds since the agent was started; before that it is less than 0.
+/// Time that was taken, in milliseconds since the agent started; negative before that.
 #[derive(Debug)]
 struct Taken {
     until_ms: i64,
@@ -42,7 +42,7 @@ struct Written {
 }
 
 impl Budget {
-    /// What earlier agents took counts. Where that cannot be read it is taken for all there is.
+    /// What earlier agents took counts. If that cannot be read, everything counts as taken.
     pub(super) fn new(an_hour: Duration, home: &Directory) -> Budget {
         let an_hour_ms = milliseconds(an_hour);
         let mut budget = Budget {
@@ -53,7 +53,7 @@ impl Budget {
         match remembered::read::<Vec<Written>>(home, OsStr::new(FILE)) {
             Ok(written) => {
                 let now_ms = now_us() / 1_000;
-                // By a clock that was set back since, it may lie in the future: then it is as if it were now.
+                // If the clock was set back since, it may be in the future: then it counts as now.
                 budget
                     .taken
                     .extend(written.into_iter().flatten().map(|taken| Taken {
@@ -81,7 +81,7 @@ impl Budget {
     }
 
     fn left_at(&mut self, now_ms: i64) -> Duration {
-        // Whole ones: there is no hour then that has more than the budget, wherever it begins.
+        // Each counts in full until an hour after its end: then no hour, wherever it begins, has more than the budget.
         self.taken
             .retain(|taken| taken.until_ms.saturating_add(HOUR_MS) > now_ms);
         let lengths = self.taken.iter().map(|taken| taken.length_ms);
@@ -89,10 +89,10 @@ impl Budget {
         Duration::from_millis(u64::try_from(self.an_hour_ms.saturating_sub(used_ms)).unwrap_or(0))
     }
 
-    /// Takes it, from now on.
+    /// Takes this much, from now on.
     ///
     /// # Errors
-    /// It cannot be written down, and must not be used then.
+    /// It cannot be written to disk, and must not be used then.
     pub(super) fn take(&mut self, length: Duration, home: &Directory) -> anyhow::Result<()> {
         let length_ms = milliseconds(length);
         let now_ms = self.now_ms();
@@ -161,7 +161,7 @@ mod tests {
             let after = Budget::new(AN_HOUR, &home).left();
             assert_eq!(after, Duration::from_secs(left));
         }
-        // What is damaged is not taken for nothing.
+        // A damaged file does not count as an unused budget.
         std::fs::write(home.path().join(FILE), "[{").expect("it can be written");
         assert_eq!(Budget::new(AN_HOUR, &home).left(), Duration::ZERO);
         let huge = format!("[{{\"until_ms\":{},\"length_ms\":{}}}]", i64::MAX, i64::MAX);

@@ -1,8 +1,7 @@
-//! A process of `dbtime` that works for the agent. What it says is said again under its name; it ends when the agent does, however
-//! that ends.
+//! A `dbtime` process that works for the agent. Its messages are repeated under its name; it ends when the agent does, however that ends.
 //!
-//! The agent has one thread. The kernel tells a child that its parent has died once for each thread that the parent had, and the second
-//! signal would end a recorder before it has written what it knows.
+//! The agent has one thread. The kernel sends a child the parent-death signal once for each thread of the parent, and the second one would
+//! end a recorder before it has written what it knows.
 
 use std::ffi::OsStr;
 use std::io;
@@ -26,18 +25,18 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts it. `name`: what stands before its lines.
+    /// Starts it. `name`: prefix of its lines.
     ///
     /// # Errors
-    /// There can be no further process.
+    /// No further process can be created.
     pub(super) fn start(name: &str, arguments: &[&OsStr]) -> io::Result<Child> {
         Child::start_with(name, arguments, Stdio::null())
     }
 
-    /// The same, of which the output is read ([`Child::take_output`]).
+    /// The same, with its output read ([`Child::take_output`]).
     ///
     /// # Errors
-    /// There can be no further process.
+    /// No further process can be created.
     pub(super) fn start_to_read(name: &str, arguments: &[&OsStr]) -> io::Result<Child> {
         Child::start_with(name, arguments, Stdio::piped())
     }
@@ -74,17 +73,17 @@ impl Child {
         })
     }
 
-    /// Its process.
+    /// Its process id.
     pub(super) fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// How long it has been there.
+    /// How long it has been running.
     pub(super) fn age(&self) -> Duration {
         self.since.elapsed()
     }
 
-    /// Ends it when it has been there for longer than this, in good order or, after another minute, not.
+    /// Ends it if it has been running for longer than this: in good order or, after another minute, with SIGKILL.
     pub(super) fn limit(&mut self, most: Duration) {
         const PATIENCE: Duration = Duration::from_secs(60);
         if self.age() >= most + PATIENCE {
@@ -95,7 +94,7 @@ impl Child {
         }
     }
 
-    /// Says what it has said, and how it has ended, if it has.
+    /// Repeats its messages, and returns how it ended, if it has.
     ///
     /// # Errors
     /// The kernel does not know it.
@@ -105,7 +104,7 @@ impl Child {
         ended
     }
 
-    /// Takes the lines that it has printed, which are for us.
+    /// Takes the lines of its standard output, which are meant for us.
     pub(super) fn take_output(&mut self, each: impl FnMut(&[u8])) {
         self.output.take(each);
     }
@@ -118,7 +117,7 @@ impl Child {
         }
     }
 
-    /// Waits until it has ended; at this moment it is made to.
+    /// Waits until it has ended; kills it at `until`.
     pub(super) fn wait(mut self, until: Instant) {
         while matches!(self.ended(), Ok(None)) {
             if Instant::now() >= until {

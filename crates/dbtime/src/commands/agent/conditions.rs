@@ -1,4 +1,4 @@
-//! When an exact recording is wanted: sessions that do or wait for something are more than they should be.
+//! When an exact recording is wanted: more sessions do or wait for something than should.
 
 use std::collections::VecDeque;
 
@@ -8,23 +8,23 @@ use super::config::{over, times, watched};
 use crate::record::{Measure, Watched};
 
 const SECOND_US: i64 = 1_000_000;
-/// Seconds that a condition may be averaged over.
+/// Most seconds that a condition may be averaged over.
 pub(super) const LONGEST: u32 = 300;
 
-/// As the file says it.
+/// As in the configuration file.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Condition {
-    /// Of which sessions.
+    /// Which sessions are counted.
     #[serde(deserialize_with = "watched")]
     pub(super) what: Measure,
-    /// They are more than so many, on average.
+    /// Met if there are more than this, on average.
     #[serde(deserialize_with = "over")]
     pub(super) above: f64,
-    /// And more than so many times of what is usual at this hour; none: whatever is usual.
+    /// And more than this many times the usual value at this hour; none: whatever is usual.
     #[serde(default, deserialize_with = "times")]
     pub(super) times_usual: Option<f64>,
-    /// The average is of so many seconds.
+    /// Seconds in the average.
     #[serde(default = "five", rename = "for", deserialize_with = "super::config::short")]
     pub(super) seconds: u32,
 }
@@ -41,7 +41,7 @@ pub(super) struct Recent {
 
 impl Recent {
     pub(super) fn add(&mut self, second: Watched) {
-        // A clock that was set back: what was before is of another time.
+        // The clock was set back: earlier seconds are from another time.
         if self
             .seconds
             .back()
@@ -55,7 +55,7 @@ impl Recent {
         }
     }
 
-    /// The average of a measure, by its number, over the last seconds; none as long as one of them is missing.
+    /// The average of a measure, by its number, over the last seconds; none if one of them is missing.
     pub(super) fn average(&self, number: usize, seconds: u32) -> Option<f64> {
         let last_us = self.seconds.back()?.second_us;
         let from_us = last_us - i64::from(seconds - 1) * SECOND_US;
@@ -71,9 +71,9 @@ impl Recent {
 }
 
 impl Condition {
-    /// Says what is the case when it is met. `usual`: what is usual at this hour, where that is known.
+    /// Says why it is met, if it is. `usual`: the usual value at this hour, if known.
     pub(super) fn met(&self, average: f64, usual: Option<f64>) -> Option<String> {
-        // As it is told: a sum of shares of seconds is never exactly two sessions.
+        // Rounded as in the message: a sum of fractions of seconds is never exactly two sessions.
         if (100.0 * average).round() / 100.0 <= self.above {
             return None;
         }

@@ -1,4 +1,4 @@
-//! What is wanted: a file of TOML, understood as a whole or refused with the line that is wrong.
+//! The configuration: a TOML file, accepted as a whole or rejected with the line that is wrong.
 
 use std::fs::File;
 use std::io::Read;
@@ -20,11 +20,11 @@ use crate::options::time::{parse_age, parse_resolution, parse_rotation, parse_se
 use crate::options::{ExactLevel, TextKind};
 use crate::record::Measure;
 
-/// Bytes of the file.
+/// Most bytes of the file.
 const LARGEST: u64 = 1 << 20;
 /// Each costs something for each row.
 const MOST_CONDITIONS: usize = 20;
-/// Half of the default of `dbtime record`: it goes on for good, so that there are samples enough, for two thirds of the cost.
+/// Half of the default of `dbtime record`: recording never stops, so there are enough samples, at two thirds of the cost.
 const FREQUENCY: u32 = 49;
 
 /// See the module.
@@ -33,7 +33,7 @@ const FREQUENCY: u32 = 49;
 pub(super) struct Config {
     /// Where recordings are made, and wait for the store.
     pub(super) spool: PathBuf,
-    /// Where they are put; none: they stay in the spool.
+    /// Where they are uploaded; none: they stay in the spool.
     pub(super) store: Option<String>,
     /// The host's name in the store.
     pub(super) host: Option<String>,
@@ -47,7 +47,7 @@ pub(super) struct Config {
     pub(super) flight: Option<Flight>,
 }
 
-/// How it is recorded: as by the options of `dbtime record`.
+/// How to record: as with the options of `dbtime record`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Record {
@@ -80,17 +80,17 @@ impl Default for Record {
     }
 }
 
-/// What is too much. Only recordings that have ended are removed, the oldest first.
+/// What is too much to keep. Only recordings that have ended are removed, the oldest first.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Keep {
     /// Bytes of all recordings in the spool.
     #[serde(deserialize_with = "bytes")]
     pub(super) spool: u64,
-    /// Bytes that are left to others on the file system of the spool; none: see [`super::retention`].
+    /// Bytes left to others on the spool's file system; none: see [`super::retention`].
     #[serde(deserialize_with = "free")]
     pub(super) free: Option<u64>,
-    /// How old recordings in the store, or without one in the spool, may be; none: as old as they get.
+    /// How old recordings may get in the store or, without one, in the spool; none: no limit.
     #[serde(deserialize_with = "age")]
     pub(super) age: Option<Duration>,
 }
@@ -109,13 +109,13 @@ impl Default for Keep {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Flight {
-    /// Of one.
+    /// Of a single one.
     #[serde(default = "a_minute", deserialize_with = "length")]
     pub(super) length: Duration,
-    /// Of all of the host within any hour.
+    /// Of all on the host within any hour.
     #[serde(default = "five_minutes", deserialize_with = "budget")]
     pub(super) budget: Duration,
-    /// After one there is none of the same server for so long.
+    /// After one, there is none of the same server for this long.
     #[serde(default = "ten_minutes", deserialize_with = "pause")]
     pub(super) pause: Duration,
     #[serde(default = "at_switches", deserialize_with = "exact")]
@@ -161,7 +161,7 @@ fn at_switches() -> ExactLevel {
     ExactLevel::Switch
 }
 
-/// As it is typed.
+/// Its name on the command line.
 fn name(value: &impl clap::ValueEnum) -> Option<String> {
     value
         .to_possible_value()
@@ -169,10 +169,10 @@ fn name(value: &impl clap::ValueEnum) -> Option<String> {
 }
 
 impl Config {
-    /// Reads the file. Nobody but root, or who runs the agent, may be able to write it: it says where root writes.
+    /// Reads the file. Only root, or whoever runs the agent, may have write access: it says where root writes.
     ///
     /// # Errors
-    /// It cannot be read or understood, or others may write it.
+    /// It cannot be read or understood, or others can write it.
     pub(super) fn read(path: &Path) -> anyhow::Result<Config> {
         let name = || path.display().to_string();
         let file = File::open(path).with_context(name)?;
@@ -264,7 +264,7 @@ fn pause<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     seconds(from, 1..=86_400).map(Duration::from_secs)
 }
 
-/// What a condition is averaged over.
+/// Seconds that a condition is averaged over.
 pub(super) fn short<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     let seconds = seconds(from, 1..=LONGEST.into())?;
     u32::try_from(seconds).map_err(D::Error::custom)
@@ -353,7 +353,7 @@ fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     understood(from, parse_bytes)
 }
 
-/// `500MB`, `2 GB`: decimal, as reports count.
+/// `500MB`, `2 GB`: decimal, as in reports.
 fn parse_bytes(text: &str) -> Result<u64, String> {
     let units = [("kB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000)];
     let (number, unit) = units

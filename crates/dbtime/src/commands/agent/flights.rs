@@ -1,6 +1,6 @@
 //! The flight recorder: exact recordings for a while, when a condition is met, within a budget.
 //!
-//! One at a time: exact recording costs the database something (docs/safety.md), and the budget is that of the host.
+//! One at a time: exact recording costs the database something (docs/safety.md), and the budget is per host.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -21,9 +21,9 @@ use super::usual::Usual;
 use crate::output::say;
 use crate::record::{Measure, Watched};
 
-/// What is left of the budget is not worth attaching for.
+/// With less of the budget left, attaching is not worthwhile.
 pub(super) const SHORTEST: Duration = Duration::from_secs(10);
-/// What the time until the recorder stops may be longer than it was told.
+/// How much later than told a recorder may stop.
 const ROUNDING: Duration = Duration::from_secs(1);
 /// How long a recorder may take to attach, and to write what it knows.
 const BESIDE: Duration = Duration::from_secs(120);
@@ -35,7 +35,7 @@ pub(super) struct Flights {
     flight: Flight,
     /// As an argument of `dbtime record`.
     text: Option<String>,
-    /// Of all conditions, each once.
+    /// Those of all conditions, each once.
     measures: Vec<Measure>,
     home: Directory,
     budget: Budget,
@@ -60,7 +60,7 @@ struct Current {
 }
 
 impl Flights {
-    /// None: the configuration wants none.
+    /// None if the configuration wants none.
     pub(super) fn new(config: &Config, spool: &Spool) -> anyhow::Result<Option<Flights>> {
         let Some(flight) = config.flight.clone() else {
             return Ok(None);
@@ -79,7 +79,7 @@ impl Flights {
         }))
     }
 
-    /// A second of a server.
+    /// Adds a second of a server.
     pub(super) fn add(&mut self, server: &Recorded<'_>, second: Watched, spool: &Spool) {
         let folder = server.folder.file_name().unwrap_or_default().to_string_lossy();
         self.usual.add(&folder, &self.measures, &second, &self.home);
@@ -107,7 +107,7 @@ impl Flights {
         if length < SHORTEST {
             return self.say_no_budget(server.name, &why);
         }
-        // What fails now would fail each second.
+        // Also after a failure, which would repeat each second.
         watch.last = Some(Instant::now());
         match self.begin(server, &why, length, spool) {
             Ok(current) => {
@@ -125,7 +125,7 @@ impl Flights {
         }
     }
 
-    /// Looks whether the one that is made has ended. `has_recorder`: whether a server is still recorded.
+    /// Checks whether the current one has ended. `has_recorder`: whether a server is still recorded.
     pub(super) fn look(&mut self, has_recorder: impl Fn((u64, u64)) -> bool) {
         self.servers.retain(|id, _| has_recorder(*id));
         let Some(current) = &mut self.current else {
@@ -149,12 +149,12 @@ impl Flights {
         self.current = None;
     }
 
-    /// The folder into which one is made now.
+    /// The folder of the current one.
     pub(super) fn folder(&self) -> Option<&Path> {
         self.current.as_ref().map(|current| current.folder.as_path())
     }
 
-    /// Ends the one that is made, in good order.
+    /// Ends the current one, in good order.
     pub(super) fn end(self) {
         if let Some(current) = self.current {
             current.child.ask_to_end();
@@ -169,7 +169,7 @@ impl Flights {
         length: Duration,
         spool: &Spool,
     ) -> anyhow::Result<Current> {
-        // It may have been started anew since its recorder was, and have another pid.
+        // The server may have been restarted since its recorder was, with another pid.
         let is_it = |running: &RunningServer| running.directory_id == recorded.id;
         let running = running_servers();
         let server = running.iter().find(|running| is_it(running));

@@ -1,11 +1,11 @@
-//! Lines of a child, as far as they have come: nobody waits for it.
+//! Lines of a child, as far as they have arrived: reading never waits for it.
 
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-/// Bytes of a line; a longer one is cut into several.
+/// Most bytes of a line; a longer one is split.
 const LONGEST: usize = 4_096;
 
 /// See the module.
@@ -13,13 +13,13 @@ const LONGEST: usize = 4_096;
 pub(super) struct Lines<P> {
     /// None at its end.
     pipe: Option<P>,
-    /// The begin of a line that has no end yet.
+    /// The beginning of a line that has not ended yet.
     line: Vec<u8>,
 }
 
 impl<P: Read + AsFd> Lines<P> {
     /// # Errors
-    /// It cannot be read without waiting.
+    /// It cannot be made non-blocking.
     pub(super) fn of(pipe: Option<P>) -> io::Result<Lines<P>> {
         if let Some(pipe) = &pipe {
             fcntl_setfl(pipe, fcntl_getfl(pipe)? | OFlags::NONBLOCK)?;
@@ -30,7 +30,7 @@ impl<P: Read + AsFd> Lines<P> {
         })
     }
 
-    /// Takes those that have come, without their ends.
+    /// Takes the lines that have arrived, without their newlines.
     pub(super) fn take(&mut self, mut each: impl FnMut(&[u8])) {
         let Some(pipe) = &mut self.pipe else {
             return;

@@ -1,22 +1,22 @@
-//! `dbtime agent`: records every server of this host for good, and puts what is recorded into a store.
+//! `dbtime agent`: records every server of this host continuously, and uploads the recordings to a store.
 //!
-//! It measures nothing itself. A process of `dbtime record` looks at each server, one of `dbtime store put` at a time uploads: what
-//! befalls one of them befalls nothing else, and each can be tried by hand.
+//! It measures nothing itself. Each server has a `dbtime record` process, and one `dbtime store put` at a time uploads: a failure of one of
+//! them affects nothing else, and each can be tried by hand.
 //!
 //! ```text
 //! backoff     how long something that fails is left alone
-//! config      the file that says what is wanted
+//! config      the configuration file
 //! child       a process of our own, which ends when we do
 //! lines       what a child prints
 //! recorders   a recorder for every server that runs
-//! flights     exact recordings for a while, when something is as it should not be:
-//!   conditions  what that is
+//! flights     short exact recordings, when something is not as it should be:
+//!   conditions  when that is the case
 //!   usual       what is usual at an hour
 //!   budget      how long they may be
 //! remembered  what the next agent has to know
-//! spool       recordings on this host: which of them are whole, and how much there is
+//! spool       recordings on this host: which of them are complete, and how much there is
 //! uploads     from the spool into the store
-//! retention   what goes from the spool because it is uploaded, too old or too much:
+//! retention   what is removed from the spool: uploaded, too old or too much
 //!   ages      how old it is, whatever the host's clock says
 //! ```
 
@@ -64,17 +64,17 @@ pub struct AgentArguments {
     check: bool,
 }
 
-/// How often it is looked at what the children do.
+/// How often the children are checked.
 const STEP: Duration = Duration::from_millis(500);
 
-/// Runs until somebody ends it.
+/// Runs until stopped.
 ///
 /// # Errors
-/// The file does not say what is wanted, or there can be no spool.
+/// The configuration is invalid, or the spool cannot be opened.
 pub(super) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
     // A second signal would end recorders before they have written what they know.
     let stop = stop_on_signals(Second::Ignored)?;
-    // SAFETY: there is no other thread yet. What the agent makes is nobody's who called sudo.
+    // SAFETY: there is no other thread yet. What the agent creates does not belong to whoever called sudo.
     unsafe {
         for name in ["SUDO_UID", "SUDO_GID"] {
             std::env::remove_var(name);
@@ -118,7 +118,7 @@ pub(super) fn run(arguments: &AgentArguments) -> anyhow::Result<ExitCode> {
         uploads.look(&spool, &folders);
         std::thread::sleep(STEP);
     }
-    // What was recorded until now is put when the agent is started again.
+    // What has been recorded so far is uploaded when the agent is started again.
     uploads.end();
     if let Some(flights) = flights {
         flights.end();

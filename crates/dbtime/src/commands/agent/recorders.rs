@@ -16,13 +16,13 @@ use crate::exit_code::NOTHING_RECORDED;
 use crate::output::say;
 use crate::record::Watched;
 
-/// Servers that are recorded: anybody on the host may start some.
+/// Most servers that are recorded: anybody on the host may start some.
 const MOST_SERVERS: usize = 32;
 /// How often servers are looked for.
 const LOOK: Duration = Duration::from_secs(5);
-/// A recorder that has lived so long has not failed at once.
+/// A recorder that lived this long did not fail at once.
 const LIVED: Duration = Duration::from_secs(60);
-/// How long recorders may take to end: what they merge may be an hour's segments.
+/// How long recorders may take to end: they may be merging an hour's segments.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// See the module.
@@ -31,12 +31,12 @@ pub(super) struct Recorders {
     how: Vec<String>,
     /// Data directories; none: of all servers.
     only: Option<Vec<PathBuf>>,
-    /// By the directories that servers run on: a server that is restarted is the same, and so is one that comes on another directory of the
-    /// same name.
+    /// By the directories that servers run on: a restarted server is the same, and so is one that appears on another directory of the same
+    /// name.
     servers: HashMap<(u64, u64), Recorder>,
     next_look: Instant,
     told_of_too_many: bool,
-    /// Servers of `only` that do not run have been named.
+    /// Servers of `only` that are not running have been named.
     told_of_missing: bool,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Recorders {
 pub(super) struct Recorded<'a> {
     /// See [`RunningServer::directory_id`].
     pub(super) id: (u64, u64),
-    /// As it is called where something is said of it.
+    /// Its name in messages.
     pub(super) name: &'a str,
     /// Where its recordings are.
     pub(super) folder: &'a Path,
@@ -82,7 +82,7 @@ impl Recorders {
         }
         self.next_look = Instant::now() + LOOK;
         let is_on = |server: &RunningServer, directory: &Path| {
-            // It may be named by a link.
+            // It may be configured as a symbolic link.
             let id = || std::fs::metadata(directory).map(|of| (of.dev(), of.ino()));
             server.data_directory == directory || id().is_ok_and(|id| id == server.directory_id)
         };
@@ -121,7 +121,7 @@ impl Recorders {
         }
     }
 
-    /// A directory may have been put in the place of another one: whoever recorded the server on that records the one that is there now.
+    /// A directory may have been replaced by another: the recorder of the server on the old one records the one that is there now.
     fn keep(&mut self, server: &RunningServer, is_there: impl Fn(&(u64, u64)) -> bool) {
         if server.name_here.is_none() || self.servers.contains_key(&server.directory_id) {
             return;
@@ -147,7 +147,7 @@ impl Recorders {
         self.servers.contains_key(&server)
     }
 
-    /// The seconds that have been measured since.
+    /// Passes on the seconds measured since the last call.
     pub(super) fn take_seconds(&mut self, mut each: impl FnMut(&Recorded<'_>, Watched)) {
         for (
             id,

@@ -31,7 +31,7 @@ pub(super) fn read<T: DeserializeOwned>(home: &Directory, name: &OsStr) -> anyho
     serde_json::from_slice(&text).with_context(place).map(Some)
 }
 
-/// Replaces it, as a whole or not at all.
+/// Replaces it atomically.
 ///
 /// # Errors
 /// It cannot be written.

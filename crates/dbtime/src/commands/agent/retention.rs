@@ -1,10 +1,10 @@
 //! Which recordings leave the spool, and why: nothing else removes one.
 //!
-//! 1. Those in which there is nothing, and those that are in the store, once no recorder needs them.
-//! 2. Without a store those that are older than `keep.age` ([`super::ages`]).
-//! 3. Beyond `keep.spool` bytes of recordings, or with less than `keep.free` bytes left on the file system, whoever took the others:
-//!    first those that are in the store, then those that are not; the oldest first, those that a recorder needs last. For the file system's
-//!    sake none goes that the store takes: it is put, and goes then. While puts fail, some go with half of `keep.free` left.
+//! 1. Empty ones, and those in the store, once no recorder needs them.
+//! 2. Without a store, those older than `keep.age` ([`super::ages`]).
+//! 3. Beyond `keep.spool` bytes of recordings, or with less than `keep.free` bytes left on the file system, whoever uses the rest: first
+//!    those in the store, then the others; the oldest first, those that a recorder needs last. To free space on the file system, nothing
+//!    is removed that the store accepts: it is uploaded first. While uploads fail, removal begins at half of `keep.free`.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use super::config::Keep;
 use super::spool::{Contents, Ended, Room, Spool};
 use crate::output::say;
 
-/// A recording that could not be removed is left alone for so long.
+/// How long a recording that could not be removed is left alone.
 const REMOVAL_PAUSE: Duration = Duration::from_secs(300);
-/// A file system may take so long until what was removed is free.
+/// How long a file system may take until what was removed is free.
 const ROOM_PAUSE: Duration = Duration::from_secs(30);
-/// Who needs room does not wait longer for a put that fails or does not end.
+/// With an upload that fails or does not end for this long, making room no longer waits for it.
 const AWAY: Duration = Duration::from_secs(300);
-/// What is left to others where nothing is configured: this share of the file system, and no more than so many bytes.
+/// Left to others by default: one part in this many of the file system, but no more than this many bytes.
 const FREE_SHARE: u64 = 20;
 const MOST_FREE: u64 = 1_000_000_000;
 
@@ -37,34 +37,34 @@ pub(super) struct Retention {
     told: Scarcity,
 }
 
-/// How far uploads are.
+/// How far uploads have got.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Uploaded<'a> {
     /// Recordings that are in the store.
     pub(super) done: &'a HashSet<PathBuf>,
     /// The one that is being put.
     pub(super) under_way: Option<&'a Path>,
-    /// Of the others.
+    /// Outlook for the others.
     pub(super) prospect: Prospect,
 }
 
 /// Whether recordings that have ended will be in the store soon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Prospect {
-    /// Nothing says that they will not.
+    /// Nothing suggests otherwise.
     Good,
-    /// The last one could not be put just now.
+    /// The last upload has just failed.
     Doubtful,
-    /// There is no store, or it has not taken any for minutes.
+    /// There is no store, or it has accepted none for minutes.
     None,
 }
 
 impl Prospect {
-    /// With a store, by how long a put has been under way, and for how long they have failed.
+    /// With a store: by how long an upload has been running, and for how long they have failed.
     pub(super) fn of(put_for: Option<Duration>, failing_for: Option<Duration>) -> Prospect {
         match (put_for, failing_for) {
             (Some(put_for), _) if put_for >= AWAY => Prospect::None,
-            // What failed before may have been hours ago: how things are now will be known in a moment.
+            // Earlier failures may be hours old: the upload in progress will soon show how things are now.
             (Some(_), _) | (None, None) => Prospect::Good,
             (None, Some(failing_for)) if failing_for >= AWAY => Prospect::None,
             (None, Some(_)) => Prospect::Doubtful,
@@ -72,15 +72,15 @@ impl Prospect {
     }
 }
 
-/// Why a recording goes.
+/// Why a recording is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reason {
     Empty,
     Stored,
     Old,
-    /// The spool holds so many bytes.
+    /// This many bytes are in the spool.
     TooMany(u64),
-    /// So many bytes are free, where these are the least.
+    /// This many bytes are free, and this is the minimum.
     NoRoom(u64, u64),
 }
 
@@ -88,9 +88,9 @@ enum Reason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Scarcity {
     Enough,
-    /// Less than twice the least.
+    /// Less than twice the minimum.
     Near,
-    /// Less than the least.
+    /// Less than the minimum.
     Low,
 }
 
@@ -107,7 +107,7 @@ impl Retention {
         }
     }
 
-    /// Removes what has to go of what there is, which is in order, the oldest first.
+    /// Removes what has to go. `contents` is sorted, the oldest first.
     pub(super) fn look(&mut self, spool: &Spool, contents: &Contents, ages: &Ages, uploaded: Uploaded<'_>) {
         let now = Instant::now();
         self.stuck.retain(|_, until| *until > now);
@@ -131,7 +131,7 @@ impl Retention {
         }
     }
 
-    /// What goes now, in order. No room: nothing goes for its sake.
+    /// What goes now, in order. Without `room`, nothing goes to free space.
     fn choose<'a>(
         &self,
         contents: &'a Contents,
@@ -158,7 +158,7 @@ impl Retention {
                 others.push(ended);
             }
         }
-        // Stable: of each kind the oldest stays the first.
+        // A stable sort: of each kind the oldest stays first.
         others.sort_by_key(|ended| (!is_done(ended), ended.is_needed));
         let goes: u64 = chosen.iter().map(|(ended, _)| ended.bytes).sum();
         let mut bytes = contents.bytes.saturating_sub(goes);
@@ -185,13 +185,13 @@ impl Retention {
         chosen
     }
 
-    /// Bytes that are left to others.
+    /// Bytes to leave to others.
     fn least(&self, room: Room) -> u64 {
         self.least_free
             .unwrap_or_else(|| (room.all / FREE_SHARE).min(MOST_FREE))
     }
 
-    /// What is told of the room there is, once, before it is too little and when it is; and again when meanwhile there was much.
+    /// The message about scarce space: once when it gets low and once when it is too low; again if there was plenty in between.
     fn tell(&mut self, room: Room, chosen: &[(&Ended, Reason)], uploaded: Uploaded<'_>) -> Option<String> {
         let least = self.least(room);
         let scarcity = match room.free {
@@ -224,7 +224,7 @@ impl Retention {
         ))
     }
 
-    /// Why it goes, where that is told.
+    /// Why it is removed, if that is reported.
     fn words(&self, ended: &Ended, reason: Reason, uploaded: Uploaded<'_>) -> Option<String> {
         let lost = match self.has_store && !uploaded.done.contains(&ended.path) {
             true => "; it was never uploaded, so its period is lost",
@@ -259,7 +259,7 @@ mod tests {
     const MB: u64 = 1_000_000;
     const HOUR: Duration = Duration::from_secs(3_600);
 
-    /// These, of 10 MB each, the oldest first.
+    /// Recordings of 10 MB each, the oldest first.
     fn contents(names: &[&str]) -> Contents {
         let ended = names.iter().map(|name| Ended::made_up(name, 10 * MB, 0));
         Contents {
@@ -272,7 +272,7 @@ mod tests {
         names.iter().map(PathBuf::from).collect()
     }
 
-    /// A file system of 10 GB with so much room, of which by default a twentieth is left to others: 500 MB.
+    /// A file system of 10 GB with this much free space. By default a twentieth, 500 MB, is left to others.
     fn room(free: u64) -> Option<Room> {
         Some(Room {
             free,
@@ -282,7 +282,7 @@ mod tests {
 
     const ALL_THE_ROOM: u64 = 9_000 * MB;
 
-    /// Names of what goes, each with its reason.
+    /// Names of what is removed, each with its reason.
     fn goes(
         retention: &Retention,
         contents: &Contents,
@@ -302,7 +302,7 @@ mod tests {
     fn with_too_little_room_what_is_uploaded_goes_first_then_the_oldest_and_no_more_than_is_missing() {
         let retention = Retention::new(&Keep::default(), true);
         let mut contents = contents(&["a", "b", "c", "d"]);
-        // The last one in the store is kept for the recorder that goes on.
+        // The last one in the store is kept for the running recorder.
         contents.ended[2].is_needed = true;
         let done = paths(&["c"]);
         let away = Uploaded {
@@ -346,13 +346,13 @@ mod tests {
         assert_eq!(names(&fails(Prospect::Doubtful, 249 * MB)), ["a"]);
         assert_eq!(names(&fails(Prospect::Doubtful, 0)), ["a", "b", "c"]);
         assert_eq!(names(&fails(Prospect::None, 499 * MB)), ["a"]);
-        // It hangs, and the one that is being put stays.
+        // The upload hangs, and the one being uploaded stays.
         let hangs = Uploaded {
             prospect: Prospect::None,
             ..under_way
         };
         assert_eq!(names(&goes(&retention, &contents, hangs, 0)), ["b", "c"]);
-        // Too many of them are too many all the same.
+        // Too many of them are still too many.
         let keep = Keep {
             spool: 20 * MB,
             ..Keep::default()
@@ -506,7 +506,7 @@ mod tests {
         let late = tell(499, &removes, away);
         assert!(late.ends_with("the oldest recordings are removed"), "{late}");
         assert_eq!(tell(400, &[], away), "");
-        // It has not been much meanwhile.
+        // There has not been plenty in between.
         assert_eq!(tell(1_200, &[], works), "");
         assert_eq!(tell(400, &[], works), "");
         assert_eq!(tell(1_500, &[], works), "");

@@ -1,8 +1,8 @@
-//! Recordings on this host: those that are being made, and those that have ended and wait for the store.
+//! Recordings on this host: those in progress, and those that have ended and wait for the store.
 //!
 //! ```text
 //! SPOOL/recordings/SERVER/NAME.dbt            one folder for each server
-//! SPOOL/recordings/SERVER/NAME.dbt.removed    on its way out: whoever was killed while removing it leaves that
+//! SPOOL/recordings/SERVER/NAME.dbt.removed    being removed: left behind if the remover is killed
 //! SPOOL/recordings/SERVER-flights/NAME.dbt    exact ones
 //! SPOOL/*.json                                what the next agent has to know
 //! ```
@@ -30,7 +30,7 @@ pub(super) struct Spool {
     _lock: Lock,
 }
 
-/// A recording that nobody writes any longer.
+/// A recording that nobody writes any more.
 #[derive(Debug)]
 pub(super) struct Ended {
     folder: OsString,
@@ -43,12 +43,12 @@ pub(super) struct Ended {
     pub(super) end_us: i64,
     /// Its recorder was killed before it had written anything.
     pub(super) is_empty: bool,
-    /// The recording that is made now may look up in it what it does not describe itself.
+    /// The current recording may look up in it what it does not describe itself.
     pub(super) is_needed: bool,
 }
 
 impl Ended {
-    /// Which it is, as long as it is there.
+    /// Identifies it while it exists.
     pub(super) fn id(&self) -> String {
         format!(
             "{}/{}",
@@ -58,10 +58,10 @@ impl Ended {
     }
 }
 
-/// What there is.
+/// Contents of the spool.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    /// In the order of their ends, as they say themselves.
+    /// In the order of the ends that they state.
     pub(super) ended: Vec<Ended>,
     /// Of all recordings.
     pub(super) bytes: u64,
@@ -70,17 +70,17 @@ pub(super) struct Contents {
 /// Bytes on the file system of the spool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Room {
-    /// Those that anybody can use: what the file system keeps for root alone is not part of it.
+    /// Usable by anybody: without what the file system reserves for root.
     pub(super) free: u64,
-    /// All there are.
+    /// All of them.
     pub(super) all: u64,
 }
 
 impl Spool {
-    /// Opens it, and makes it where it is not there.
+    /// Opens it; creates it if it does not exist.
     ///
     /// # Errors
-    /// It cannot be made, others may write in it, or another agent has it.
+    /// It cannot be created, others can write to it, or another agent has it.
     pub(super) fn open(path: &Path) -> anyhow::Result<Spool> {
         let spool = Directory::open_or_make(path).with_context(|| path.display().to_string())?;
         check_is_ours(&spool)?;
@@ -102,7 +102,7 @@ impl Spool {
     /// Where the recordings of a server are. Two servers never have the same folder.
     ///
     /// # Errors
-    /// It cannot be made, or others may write in it.
+    /// It cannot be created, or others can write to it.
     pub(super) fn folder_of(&self, server: &RunningServer) -> anyhow::Result<PathBuf> {
         self.folder(&name_of(server))
     }
@@ -110,7 +110,7 @@ impl Spool {
     /// Where its exact recordings are.
     ///
     /// # Errors
-    /// As [`Spool::folder_of`].
+    /// As for [`Spool::folder_of`].
     pub(super) fn flights_of(&self, server: &RunningServer) -> anyhow::Result<PathBuf> {
         self.folder(&format!("{}-flights", name_of(server)))
     }
@@ -133,7 +133,7 @@ impl Spool {
         Ok(path)
     }
 
-    /// Looks what there is, and ends removals that were begun. `recorded`: folders into which a recorder writes now.
+    /// Lists what there is, and completes interrupted removals. `recorded`: folders that a recorder is writing to.
     pub(super) fn look(&self, recorded: &HashSet<PathBuf>) -> Contents {
         let mut contents = Contents::default();
         for folder in self.recordings.names().unwrap_or_default() {
@@ -156,7 +156,7 @@ impl Spool {
         })
     }
 
-    /// Removes a recording. Whoever is killed meanwhile leaves nothing that looks like one.
+    /// Removes a recording. If killed on the way, it leaves nothing that looks like one.
     ///
     /// # Errors
     /// It cannot be removed.
@@ -179,7 +179,7 @@ fn name_of(server: &RunningServer) -> String {
     }
 }
 
-/// Nobody else may put something there that root would write, upload or remove.
+/// Nobody else must be able to put something there that root would write, upload or remove.
 fn check_is_ours(directory: &Directory) -> anyhow::Result<()> {
     let name = || directory.path().display().to_string();
     let owner = directory.owner().with_context(name)?;
@@ -192,12 +192,12 @@ fn check_is_ours(directory: &Directory) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A recording, whoever writes it.
+/// A recording, whether it is being written or not.
 struct Found {
     name: OsString,
     bytes: u64,
     meta: Meta,
-    /// Somebody has its lock.
+    /// Its lock is held.
     is_written: bool,
 }
 
@@ -208,7 +208,7 @@ impl Found {
     }
 }
 
-/// Bytes of the recordings in the folder of a server. What is no recording, and what links lead to, does not count.
+/// Bytes of the recordings in a server's folder. Other files, and what links point to, do not count.
 fn look_into(server: &Directory, folder: &OsStr, is_recorded: bool, ended: &mut Vec<Ended>) -> u64 {
     let mut found = Vec::new();
     for name in server.names().unwrap_or_default() {
@@ -229,13 +229,13 @@ fn look_into(server: &Directory, folder: &OsStr, is_recorded: bool, ended: &mut 
             continue;
         };
         if !is_recorded && is_bare(&directory) {
-            // Who was killed the moment after it had begun one. Where it cannot be removed it takes no room.
+            // Its recorder was killed right after beginning it. If it cannot be removed, it takes no space.
             let _ = server.remove_directory(&name);
             continue;
         }
         if let Ok(recording) = Recording::inside(directory) {
             let meta = recording.meta().clone();
-            // Who writes a recording has its lock as long as it lives.
+            // Whoever writes a recording holds its lock as long as it lives.
             let is_written = !meta.complete && !matches!(probe.lock(), Ok(Some(_)));
             found.push(Found {
                 name,
@@ -247,7 +247,7 @@ fn look_into(server: &Directory, folder: &OsStr, is_recorded: bool, ended: &mut 
     }
     let newest = found.iter().max_by_key(|one| one.meta.start_us);
     let newest_us = newest.map(|newest| newest.meta.start_us);
-    // Only a recording of the same recorder refers to one before. By a clock that was set back, it need not be the newest.
+    // Only recordings of the same recorder refer to an earlier one. If the clock was set back, its last one need not be the newest.
     let written = found.iter().filter(|one| one.is_written);
     let mut recorders: HashSet<String> = written.map(Found::recorder).collect();
     let nobody_writes = recorders.is_empty();
@@ -261,8 +261,8 @@ fn look_into(server: &Directory, folder: &OsStr, is_recorded: bool, ended: &mut 
         .max();
     let all = found.iter().map(|one| one.bytes).sum();
     for one in found {
-        // Without the lock, the recorder was killed. Where a recorder lives and none is locked, the newest one is left alone: it may be
-        // about to take the lock.
+        // Without the lock, the recorder was killed. If a recorder is alive and none is locked, the newest one is left alone: it may be
+        // about to be locked.
         let may_be_begun_now = is_recorded && nobody_writes && Some(one.meta.start_us) == newest_us;
         let has_ended = one.meta.complete || !may_be_begun_now && !one.is_written;
         if has_ended {
@@ -281,14 +281,14 @@ fn look_into(server: &Directory, folder: &OsStr, is_recorded: bool, ended: &mut 
     all
 }
 
-/// There is nothing in it but what has no name yet, and nobody who writes.
+/// It contains nothing but unfinished files, and nobody writes it.
 fn is_bare(directory: &Directory) -> bool {
     let is_hidden = |name: &OsString| name.as_encoded_bytes().starts_with(b".");
     let has_nothing = directory.names().is_ok_and(|names| names.iter().all(is_hidden));
     has_nothing && matches!(directory.lock(), Ok(Some(_)))
 }
 
-/// Of all files below a directory; what goes away meanwhile does not count.
+/// Of all files below a directory; what vanishes meanwhile does not count.
 fn bytes_below(directory: &Directory) -> u64 {
     let bytes =
         directory
@@ -307,7 +307,7 @@ fn bytes_below(directory: &Directory) -> u64 {
 
 #[cfg(test)]
 impl Ended {
-    /// One that is nowhere.
+    /// One that does not exist.
     pub(super) fn made_up(name: &str, bytes: u64, end_us: i64) -> Ended {
         Ended {
             folder: "server".into(),
@@ -330,7 +330,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes a recording of a second, at this second; its writer still has it.
+    /// Writes a recording of one second, at this second; its writer still holds it.
     fn begin(folder: &Path, second: i64) -> RecordingWriter {
         begin_of("a recorder", folder, second)
     }
@@ -386,7 +386,7 @@ mod tests {
         for files in 0.. {
             end(begin(&folder, 1));
             assert_eq!(ended(&spool, &[]), ["1.dbt", "2.dbt"]);
-            // As `Spool::remove` does it.
+            // Like `Spool::remove`.
             let going = folder.join("1.dbt.removed");
             fs::rename(folder.join("1.dbt"), &going).expect("our own");
             let all = [going.join("meta.json"), going.join("counters/000001.parquet")];
@@ -421,7 +421,7 @@ mod tests {
         end(begin(&folder, 1));
         let writer = begin(&folder, 2);
         assert_eq!(ended(&spool, &[&folder]), ["1.dbt"]);
-        // Also when nobody says that there is a recorder: it has the lock.
+        // Even if no recorder is reported: it has the lock.
         assert_eq!(ended(&spool, &[]), ["1.dbt"]);
         drop(writer);
         // Another recorder is about to begin, or this one is: the newest is left alone.

@@ -1,4 +1,4 @@
-//! From the spool into the store, the oldest recording first; and in the store what is too old goes.
+//! Uploads from the spool to the store, the oldest recording first; and removes from the store what is too old.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -15,13 +15,13 @@ use super::retention::{Prospect, Retention, Uploaded};
 use super::spool::{Contents, Ended, Spool};
 use crate::output::say;
 
-/// How often it is looked what has ended.
+/// How often to look for recordings that have ended.
 const LOOK: Duration = Duration::from_secs(5);
-/// A put or a prune that takes longer hangs.
+/// A put or a prune that takes longer is stuck.
 const LONGEST: Duration = Duration::from_secs(6 * 3_600);
-/// How often old recordings are sought in the store.
+/// How often to look for old recordings in the store.
 const PRUNE: Duration = Duration::from_secs(3_600);
-/// How long one that is under way may take to end when the agent ends. It does it again next time.
+/// How long one may take to end when the agent ends. It is repeated next time.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// See the module.
@@ -37,7 +37,7 @@ pub(super) struct Uploads {
     put: Option<(Child, Ended)>,
     prune: Option<Child>,
     backoff: Backoff,
-    /// Recordings that failed since one succeeded: the others are tried before them.
+    /// Recordings that failed since one succeeded: the others are tried first.
     failed: Vec<PathBuf>,
     /// Recordings that are in the store.
     done: HashSet<PathBuf>,
@@ -63,7 +63,7 @@ impl Uploads {
         })
     }
 
-    /// Goes on.
+    /// Takes the next step.
     ///
     /// `recorded`: folders into which recorders write now.
     pub(super) fn look(&mut self, spool: &Spool, recorded: &HashSet<PathBuf>) {
@@ -82,7 +82,7 @@ impl Uploads {
         let there: HashSet<&PathBuf> = contents.ended.iter().map(|ended| &ended.path).collect();
         self.done.retain(|path| there.contains(path));
         self.ages.look(&mut contents, self.oldest);
-        // Before something is removed to make room: it is not known what the store takes until it is asked.
+        // Before anything is removed to make room: only trying shows what the store accepts.
         if let Some(store) = self.store.clone() {
             self.begin_put(&mut contents, &store);
             self.begin_prune(&store);
@@ -101,7 +101,7 @@ impl Uploads {
         self.retention.look(spool, &contents, &self.ages, uploaded);
     }
 
-    /// Nothing is begun any more.
+    /// Nothing new is begun.
     pub(super) fn end(self) {
         let until = Instant::now() + PATIENCE;
         for child in self.put.map(|(child, _)| child).into_iter().chain(self.prune) {
@@ -111,7 +111,7 @@ impl Uploads {
         self.ages.end();
     }
 
-    /// True when a recording has just come into the store.
+    /// True if a recording has just arrived in the store.
     fn look_at_put(&mut self) -> bool {
         let Some((child, _)) = &mut self.put else {
             return false;
@@ -144,7 +144,7 @@ impl Uploads {
         is_put
     }
 
-    /// Takes what is put out of the contents.
+    /// Starts the next upload, and takes its recording out of the contents.
     fn begin_put(&mut self, contents: &mut Contents, store: &str) {
         if self.put.is_some() || !self.backoff.is_over() {
             return;

@@ -1,4 +1,4 @@
-//! What is usual: averages of the same hour of the days before.
+//! What is usual: averages of the same hour on the days before.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
@@ -14,9 +14,9 @@ const FILE: &str = "usual.json";
 const HOUR_US: i64 = 3_600_000_000;
 /// Hours of a day, UTC.
 const HOURS: i64 = 24;
-/// Days that are looked back at.
+/// How many days to look back.
 const DAYS: i64 = 7;
-/// Seconds of an hour without which its average is that of something else.
+/// The average of an hour with fewer seconds is not representative.
 const ENOUGH: u32 = 1_800;
 
 /// See the module.
@@ -24,7 +24,7 @@ const ENOUGH: u32 = 1_800;
 pub(super) struct Usual {
     /// By server, then by measure.
     servers: BTreeMap<String, BTreeMap<String, Past>>,
-    /// Of the hour that goes on, by the same.
+    /// The current hour, by the same.
     now: BTreeMap<(String, String), Hour>,
 }
 
@@ -44,7 +44,7 @@ struct Hour {
 }
 
 impl Usual {
-    /// What earlier agents have seen counts. Where it cannot be read it is seen anew.
+    /// Continues from what earlier agents saw; if that cannot be read, starts again.
     pub(super) fn new(home: &Directory) -> Usual {
         let servers = remembered::read(home, OsStr::new(FILE)).unwrap_or_else(|e| {
             say(format_args!(
@@ -115,11 +115,11 @@ impl Usual {
         Some((averages[middle] + averages[last - middle]) / 2.0)
     }
 
-    /// What is too old, and servers of which nothing is left.
+    /// Forgets what is too old, and servers with nothing left.
     fn forget(&mut self, now: i64) {
         for measures in self.servers.values_mut() {
             for past in measures.values_mut() {
-                // A clock that was ahead has left hours that are yet to come.
+                // A clock that was ahead has left hours in the future.
                 past.hours
                     .retain(|(hour, _)| (now - DAYS * HOURS..now).contains(hour));
             }
@@ -154,7 +154,7 @@ mod tests {
                 usual.add("a", &[Measure::Active, Measure::RunQueue], &watched, &home);
             }
         }
-        // Days 2 to 7 (the eighth had too little): 3, 4, 5, 6, 7 and the ninth's hour 3, which is 9.
+        // Days 2 to 8, counted from 0: 3, 4, 5, 6, 7, none (day 7 had too few seconds) and 9.
         let at = (first + 9 * 24 + 3) * HOUR_US + 1;
         for usual in [&usual, &Usual::new(&home)] {
             assert_eq!(usual.at("a", &Measure::Active, at), Some(5.5));

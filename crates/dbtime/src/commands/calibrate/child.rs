@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 /// How long a child may take to end in good order before it is killed.
 const END: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether waiting should end.
+/// How often to check whether to stop waiting.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A child process. Dropping it asks it to end, as Ctrl-C does, waits, and kills it if it must.
+/// A child process. Dropping it asks it to end, as Ctrl-C does, waits, and kills it if necessary.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub child: Child,
@@ -22,13 +22,13 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Starts a program in a process group of its own, so that a Ctrl-C reaches the owner alone.
+    /// Starts a program in its own process group, so that Ctrl-C reaches only the owner.
     ///
     /// # Errors
     /// It cannot be started.
     pub(super) fn start(command: &mut Command) -> io::Result<Kept> {
         command.process_group(0).stderr(Stdio::piped());
-        // SAFETY: between fork and exec, prctl only; it is safe to be called there.
+        // SAFETY: between fork and exec, only prctl is called, which is safe there.
         unsafe {
             command.pre_exec(|| {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
@@ -39,7 +39,7 @@ impl Kept {
         let (to, lines) = mpsc::channel();
         if let Some(stderr) = child.stderr.take() {
             std::thread::spawn(move || {
-                // Read to the end, or the child would wait for room in the pipe.
+                // Read to the end, or the child would block on a full pipe.
                 let mut reader = BufReader::new(stderr);
                 let mut line = Vec::new();
                 while reader.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
@@ -62,7 +62,7 @@ impl Kept {
     /// Waits for a line on standard error.
     ///
     /// # Errors
-    /// The child ended before: the last it said. It did not come in time, or waiting was to stop.
+    /// The child ended first, with the last line it wrote; the line did not come in time; or waiting was to stop.
     pub(super) fn wait_for_line(
         &mut self,
         within: Duration,
@@ -92,7 +92,7 @@ impl Kept {
         }
     }
 
-    /// Waits until something is so; the error is the last that the child said.
+    /// Waits until a condition holds; the error is the last line that the child wrote.
     pub(super) fn wait_until(
         &mut self,
         within: Duration,
@@ -102,7 +102,7 @@ impl Kept {
         let end = Instant::now() + within;
         while !is_so(self.pid()) {
             if let Ok(Some(status)) = self.child.try_wait() {
-                // What it said comes through a thread of its own.
+                // Its messages come through a separate thread.
                 while let Ok(line) = self.lines.recv_timeout(Duration::from_millis(200)) {
                     if !line.is_empty() {
                         self.last = line;
@@ -123,16 +123,16 @@ impl Kept {
 }
 
 impl Kept {
-    /// Asks it to end, and returns what it said from then on.
+    /// Asks it to end, and returns what it wrote since.
     pub(super) fn end(mut self) -> Vec<String> {
         self.ask_to_end();
-        // The thread that reads ends with the stream.
+        // The reading thread ends with the stream.
         self.lines.iter().collect()
     }
 
     fn ask_to_end(&mut self) {
         if let Ok(None) = self.child.try_wait() {
-            // SAFETY: a plain call; the child has not been waited for, so the number is still its own.
+            // SAFETY: a plain call; the child has not been waited for, so the pid is still its own.
             unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGINT) };
             let end = Instant::now() + END;
             while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < end {
@@ -150,7 +150,7 @@ impl Drop for Kept {
     }
 }
 
-/// Reads a line, with the end of the stream as an error.
+/// Reads a line; the end of the stream is an error.
 pub(super) fn line(from: &mut BufReader<impl Read>) -> io::Result<String> {
     let mut line = String::new();
     match from.read_line(&mut line)? {

@@ -1,4 +1,4 @@
-//! A private instance of tracefs: what is switched on in it concerns nobody else, and it goes with its owner.
+//! A private instance of tracefs: what is enabled in it affects nobody else, and it is removed with its owner.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,7 +11,7 @@ use crate::output::say;
 /// Where tracefs is, newest place first.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// Beginning of the names of our instances; the pid of their owner follows, to tell several.
+/// Prefix of our instances' names; the owner's pid follows, to distinguish them.
 const PREFIX: &str = "dbtime-calibrate-";
 
 /// Tracepoints of system calls and the scheduler.
@@ -26,7 +26,7 @@ const EVENTS: [&str; 4] = [
 #[derive(Debug)]
 pub(super) struct Instance {
     path: PathBuf,
-    /// Tells the next start that it is in use.
+    /// Shows the next start that it is in use.
     _lock: File,
 }
 
@@ -55,7 +55,7 @@ impl Instance {
     /// Tracepoints of one process.
     ///
     /// # Errors
-    /// The kernel says no.
+    /// The kernel refuses.
     pub(super) fn tracepoints(pid: u32) -> Result<Instance, String> {
         let instance = Instance::create()?;
         instance.write("set_event_pid", &pid.to_string())?;
@@ -69,7 +69,7 @@ impl Instance {
         fs::write(self.path.join(file), text).map_err(|e| format!("{file}: {e}"))
     }
 
-    /// What was written to its buffers, and what was overwritten there.
+    /// Number of entries written to its buffers, including those overwritten there.
     pub(super) fn entries(&self) -> u64 {
         let cpus = fs::read_dir(self.path.join("per_cpu"))
             .into_iter()
@@ -89,7 +89,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // What does not go in the first place goes with the directory.
+        // What cannot be disabled first goes with the directory.
         for event in EVENTS {
             let _ = self.write(event, "0");
         }
@@ -103,7 +103,7 @@ fn readable() -> bool {
     !PLACES.iter().any(refused)
 }
 
-/// Removes instances whose owner was killed before it could.
+/// Removes instances whose owner was killed before it could do so.
 fn remove_abandoned(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let (name, path) = (entry.file_name(), entry.path());

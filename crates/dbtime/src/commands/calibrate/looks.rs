@@ -1,4 +1,4 @@
-//! The ways to look at a process, each switched on for one turn.
+//! The ways to observe a process, each enabled for one turn.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,21 +11,21 @@ use dbtime_model::calibration::{look, workload};
 use super::child::Kept;
 use super::instance::Instance;
 
-/// How long a tool may take until it looks.
+/// How long a tool may take until it observes.
 const READY: Duration = Duration::from_secs(10);
 
-/// Seconds that no turn takes.
+/// Longer than any turn, seconds.
 const LONGER: &str = "600";
 
-/// perf trace says nowhere when it has begun: its events are open before that, and this is how long it may still take.
+/// perf trace does not say when it has begun: its events are open before that, and it may still take this long.
 const PERF_BEGINS: Duration = Duration::from_millis(150);
 
-/// What is switched on; dropping it switches it off.
+/// What is enabled; dropping it disables it.
 #[derive(Debug)]
 pub(super) enum Looking {
     Nothing,
     Recorder(#[expect(dead_code, reason = "it ends when it is dropped")] Kept),
-    /// A tool that writes a line for each call to this file.
+    /// A tool that writes a line per call to this file.
     Lines(Kept, PathBuf),
     Instance(Instance),
     Dive(Kept),
@@ -47,10 +47,10 @@ pub(super) const ALL: [&str; 12] = [
     look::PERF_TRACE,
 ];
 
-/// A few functions, of which each call makes two.
+/// A few functions; each call makes two of them.
 const FUNCTIONS: &str = "vfs_read,filemap_read,hrtimer_nanosleep,do_nanosleep";
 
-/// The workloads that are looked at without beginning anew: a dive is about one system call.
+/// Workloads observed without starting over: a dive is about one system call.
 pub(super) fn at_once(name: &str) -> &'static [&'static [&'static str]] {
     match name {
         look::DIVE_TRACEPOINTS | look::DIVE_FENTRY | look::DIVE_PROBES | look::DIVE_GRAPH => {
@@ -60,10 +60,10 @@ pub(super) fn at_once(name: &str) -> &'static [&'static [&'static str]] {
     }
 }
 
-/// Begins to look at a process that is about to make the calls of a workload. `folder`: for what tools write.
+/// Begins to observe a process that is about to make the calls of a workload. `folder`: for the tools' output.
 ///
 /// # Errors
-/// It is not possible here: why, in words.
+/// It is not possible here; the error says why.
 pub(super) fn begin(
     name: &str,
     workload: &str,
@@ -111,7 +111,7 @@ fn dive(
 
 fn recorder(options: &[&str], pid: u32, folder: &Path, stop: &AtomicBool) -> Result<Looking, String> {
     let output = folder.join("recording.dbt");
-    // The turn before made one too.
+    // The previous turn created one too.
     let _ = fs::remove_dir_all(&output);
     let child = this_program("recording ", stop, |command| {
         command
@@ -122,7 +122,7 @@ fn recorder(options: &[&str], pid: u32, folder: &Path, stop: &AtomicBool) -> Res
     Ok(Looking::Recorder(child))
 }
 
-/// Starts this program itself with some arguments, and waits for the line by which it says that it looks.
+/// Starts this program with some arguments, and waits for the line that says that it is observing.
 fn this_program(
     begin: &str,
     stop: &AtomicBool,
@@ -166,7 +166,7 @@ fn tool(command: &mut Command) -> Result<Kept, String> {
     })
 }
 
-/// Said of a tool that is not there.
+/// Message for a tool that is missing.
 const NOT_INSTALLED: &str = "not installed";
 
 /// True when a process has perf events mapped: it is about to read them.
@@ -175,12 +175,12 @@ fn has_events(pid: u32) -> bool {
 }
 
 impl Looking {
-    /// Ends looking. Returns how many calls were seen, where that can be told.
+    /// Stops observing. Returns how many calls were seen, if known.
     pub(super) fn end(self) -> Option<u64> {
         match self {
             Looking::Nothing | Looking::Recorder(_) => None,
             Looking::Instance(instance) => Some(instance.entries()),
-            // What it says at the end: `traced 1050 calls in 1.2 s, …`.
+            // Its last message: `traced 1050 calls in 1.2 s, …`.
             Looking::Dive(child) => {
                 let said = child.end();
                 let traced = said.iter().find_map(|line| line.strip_prefix("traced "));

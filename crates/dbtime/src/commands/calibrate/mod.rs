@@ -1,8 +1,8 @@
-//! `dbtime calibrate`: what looking costs on this host.
+//! `dbtime calibrate`: what observation costs on this host.
 //!
-//! A process of ours makes calls and times each of them, while it is watched in one way after the other. All ways have their
-//! turn in every round, so that a host that drifts does so for all of them; of each the lowest median of the rounds counts,
-//! because noise only adds. Nothing, measured twice in every round, shows what differences mean nothing.
+//! A process of ours makes calls and times each of them, while it is observed in one way after the other. Every way has its turn in every
+//! round, so that drift of the host affects them all; the lowest median of each one's rounds counts, because noise only adds. Not
+//! observing, measured twice in every round, shows which differences are meaningless.
 
 mod child;
 mod instance;
@@ -70,7 +70,7 @@ const QUICK: Size = Size {
     last_begin: Duration::from_secs(5),
 };
 
-/// The process that is watched.
+/// The process that is observed.
 struct Worker {
     child: Kept,
     to: ChildStdin,
@@ -107,17 +107,17 @@ impl Worker {
     }
 }
 
-/// What came of one way to look.
+/// Results of one way to observe.
 #[derive(Debug, Default)]
 struct Turns {
     refused: Option<String>,
     turns: BTreeMap<&'static str, Vec<Turn>>,
 }
 
-/// Measures, keeps what was found, and shows it; or is the process that is watched for it.
+/// Measures, stores the result, and shows it; or is the process that is observed.
 ///
 /// # Errors
-/// See [`measure`]; it cannot be kept.
+/// See [`measure`]; or the result cannot be stored.
 pub(super) fn run(arguments: &CalibrateArguments) -> anyhow::Result<ExitCode> {
     if let Some(file) = &arguments.workload {
         workload::serve(file)?;
@@ -144,10 +144,10 @@ pub(super) fn run(arguments: &CalibrateArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures. `tell` hears what is being done.
+/// Measures. `tell` is told what is being done.
 ///
 /// # Errors
-/// It was stopped, or the process to be watched cannot be started or ended early.
+/// It was stopped, or the process to be observed cannot be started or ended early.
 fn measure(quick: bool, stop: &AtomicBool, mut tell: impl FnMut(&str)) -> anyhow::Result<Calibration> {
     let size = if quick { QUICK } else { FULL };
     let folder = Scratch::new(Scratch::CALIBRATE)?;
@@ -165,7 +165,7 @@ fn measure(quick: bool, stop: &AtomicBool, mut tell: impl FnMut(&str)) -> anyhow
     let mut found: BTreeMap<&str, Turns> = looks::ALL.iter().map(|name| (*name, Turns::default())).collect();
     let begin = Instant::now();
     let mut rounds = 0;
-    // Two at least, or there is no spread between them.
+    // At least two, or there is no spread between them.
     while rounds < 2 || rounds < size.rounds && begin.elapsed() < size.last_begin {
         rounds += 1;
         for name in looks::ALL {
@@ -210,7 +210,7 @@ fn measure(quick: bool, stop: &AtomicBool, mut tell: impl FnMut(&str)) -> anyhow
     Ok(calibration)
 }
 
-/// All workloads under one way to look.
+/// All workloads under one way to observe.
 fn one_turn(
     name: &'static str,
     worker: &mut Worker,
@@ -233,13 +233,13 @@ fn one_turn(
             if stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            // A workload that is refused is so under all of them: there is no cell.
+            // A workload that is refused is refused under every way: it has no cell.
             if let Said::Turn(turn) = worker.turn(workload, calls)? {
                 made += u64::from(calls);
                 taken.push((*workload, turn));
             }
         }
-        // What did not look costs nothing: it must have seen the calls that were made. Half of them, as buffers overflow.
+        // What did not observe costs nothing, so it must have seen the calls. Half of them will do, because buffers overflow.
         if let Some(seen) = looking.end()
             && seen < made / 2
         {
@@ -297,7 +297,7 @@ fn control(calibration: &Calibration, workload: &str) -> Option<Control> {
     })
 }
 
-/// Fills in by how much each way to look is dearer than nothing.
+/// Fills in how much more each way to observe costs than nothing.
 fn compare(calibration: &mut Calibration) {
     let nothing: Vec<(String, u64)> = calibration
         .looks

@@ -1,7 +1,7 @@
-//! The process that is watched: makes calls when it is told to, times each of them, and says how long they took.
+//! The process that is observed: makes calls when told to, times each of them, and reports how long they took.
 //!
-//! It is this program itself (`dbtime calibrate --workload FILE`), because a process of its own is what every tracer can
-//! be pointed at. A line on standard input (`workload calls`) starts a turn, a line of JSON on standard output ends it.
+//! It is this program itself (`dbtime calibrate --workload FILE`), because every tracer can be pointed at a separate
+//! process. A line on standard input (`workload calls`) starts a turn, a line of JSON on standard output ends it.
 
 use std::fs::File;
 use std::io::{self, BufRead, Write};
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 /// Bytes that are read at a time: a block of most databases.
 pub(super) const READ_BYTES: usize = 8_192;
 
-/// Calls before those that count: caches and branch predictors learn.
+/// Calls made before those that count, to warm caches and branch predictors.
 const WARM_UP: u32 = 50;
 
 /// Priority of real-time sleepers.
@@ -93,7 +93,7 @@ fn turn(what: &str, calls: u32, file: &File) -> Said {
         workload::PREAD => {
             let mut buffer = vec![0; READ_BYTES];
             Said::Turn(timed(calls, || {
-                // SAFETY: the buffer is as long as is said; the descriptor is open.
+                // SAFETY: the buffer has the length given; the descriptor is open.
                 unsafe { libc::pread(file.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
             }))
         }
@@ -106,7 +106,7 @@ fn sleep() {
         tv_sec: 0,
         tv_nsec: 1_000,
     };
-    // The plain call: the C library would make another one of it.
+    // The raw system call: the C library would make a different one.
     // SAFETY: the pointer is to a live value; the remainder is not asked for.
     unsafe {
         libc::syscall(
@@ -173,7 +173,7 @@ fn nanoseconds(fill: impl FnOnce(*mut libc::timespec)) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Nanoseconds of one reading of the clock, by many of them.
+/// Cost of reading the clock, nanoseconds, averaged over many readings.
 fn clock_cost() -> u64 {
     const READINGS: u64 = 100_000;
     let begin = now();

@@ -1,4 +1,4 @@
-//! Both runs, brought together: the rows of their ledgers by wait event.
+//! Combines both runs: the rows of their ledgers by wait event.
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ use super::data::ReadFrom;
 use super::reads::ROWS_PER_STATEMENT;
 use crate::throwaway::page_cache::Residency;
 
-/// Rows with less than this part of DB time in both runs are added up in one.
+/// Rows with less than this fraction of DB time in both runs are combined into one.
 const WORTH_A_ROW: f64 = 0.005;
 
 /// What was measured while reads came from one place.
@@ -19,7 +19,7 @@ pub(super) struct Run {
     /// How much of the data was in the page cache when recording began and when it had ended.
     pub(super) residency: [Residency; 2],
     pub(super) report: Report,
-    /// Its levels are the wait event and the state.
+    /// With the levels wait event and state.
     pub(super) flame: Folded,
 }
 
@@ -28,7 +28,7 @@ impl Run {
         self.transactions_per_second * f64::from(ROWS_PER_STATEMENT)
     }
 
-    /// DB time of one row that was read, nanoseconds.
+    /// DB time per row read, nanoseconds.
     pub(super) fn db_time_per_row_ns(&self) -> Option<f64> {
         let sessions = self.report.average_active_sessions()?;
         (self.rows_per_second() > 0.0).then(|| sessions / self.rows_per_second() * 1e9)

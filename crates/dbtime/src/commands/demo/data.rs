@@ -14,11 +14,11 @@ use crate::throwaway::{Cluster, Options};
 
 /// 300 MB in two million rows.
 pub(super) const SCALE: u32 = 20;
-/// So small that hardly a row is found there: every read goes to the operating system.
+/// So small that hardly any row is found there: every read goes to the operating system.
 pub(super) const SHARED_BUFFERS: &str = "4MB";
-/// Between two evictions one page in a hundred comes back, at ten thousand reads a second.
+/// At ten thousand reads a second, one page in a hundred comes back between two evictions.
 const EVICTION: Duration = Duration::from_millis(50);
-/// More of the data than this in the page cache, and reads are not from the device.
+/// With more than this fraction of the data in the page cache, reads do not come from the device.
 const MOST_RESIDENT: f64 = 0.05;
 
 /// Where reads come from.
@@ -57,16 +57,16 @@ impl ReadFrom {
 pub(super) fn server_options() -> Result<Options> {
     let mut options = Options::default()
         .set("shared_buffers", SHARED_BUFFERS)
-        // The data is loaded without being logged.
+        // The data is loaded without WAL.
         .set("wal_level", "minimal")
         .set("max_wal_senders", "0")
-        // Nothing but the reads is to be seen.
+        // Only the reads should be visible.
         .set("autovacuum", "off");
     options.parent_dir = Some(directory_on_a_device()?);
     Ok(options)
 }
 
-/// Files in a temporary directory that is memory (tmpfs) are read from no device.
+/// Files in a temporary directory in memory (tmpfs) are not read from a device.
 fn directory_on_a_device() -> Result<PathBuf> {
     let temporary = std::env::temp_dir();
     for directory in [&temporary, Path::new("/var/tmp")] {
@@ -93,14 +93,14 @@ fn is_memory(directory: &Path) -> Result<bool> {
     Ok([libc::TMPFS_MAGIC, RAMFS_MAGIC].contains(&(found.f_type as i64)))
 }
 
-/// Table and index that are read.
+/// The table and index that are read.
 pub(super) struct Data {
     files: Vec<PathBuf>,
     /// Length of all files.
     pub(super) bytes: u64,
 }
 
-/// Files that are in the page cache, or out of it as long as this lives.
+/// Files kept in the page cache, or out of it, as long as this lives.
 pub(super) struct Held<'a> {
     files: &'a [PathBuf],
     _keep_out: Option<KeepOut>,
@@ -110,7 +110,7 @@ impl Data {
     /// Fills the server.
     pub(super) fn make(cluster: &Cluster, stop: &AtomicBool) -> Result<Data> {
         reads::initialise(cluster, SCALE, stop)?;
-        // Nothing is left to be written while reads are recorded.
+        // Nothing should be left to write while reads are recorded.
         cluster.psql("CHECKPOINT")?;
         let mut files = cluster.relation_files("pgbench_accounts")?;
         files.extend(cluster.relation_files("pgbench_accounts_pkey")?);

@@ -1,4 +1,4 @@
-//! What the numbers of both runs say, in one sentence for each.
+//! What the numbers of both runs mean, in one sentence each.
 
 use std::collections::HashMap;
 
@@ -8,9 +8,9 @@ use dbtime_report::{Folded, LedgerRow, Section, percent};
 use super::comparison::Run;
 use super::data::ReadFrom;
 
-/// Less than this part, in percent, is not worth a word.
+/// Less than this, in percent, is not worth mentioning.
 const WORTH_MENTIONING: f64 = 5.0;
-/// A function is named when it has at least this part of the CPU, in percent.
+/// A function is named if it has at least this part of the CPU, in percent.
 const WORTH_NAMING: f64 = 20.0;
 
 pub(super) fn sentence(run: &Run) -> String {
@@ -89,7 +89,7 @@ fn busiest_function(event: &str, on_cpu_ns: u128, flame: &Folded) -> String {
     let mut functions: HashMap<&str, u128> = HashMap::new();
     for stack in &flame.stacks {
         let is_kernel_in_event = stack.levels.iter().eq([event, State::Kernel.as_str()]);
-        // In brackets is what could not be named.
+        // Names in brackets could not be resolved.
         if let (true, Some(function)) = (is_kernel_in_event, stack.kernel.last())
             && !function.starts_with('[')
         {

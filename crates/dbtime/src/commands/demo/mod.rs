@@ -1,4 +1,4 @@
-//! `dbtime demo`: a throw-away server, the same reads from the page cache and from the device, and what differs.
+//! `dbtime demo`: a throw-away server, the same reads from the page cache and from the device, and the differences.
 
 mod comparison;
 mod data;
@@ -42,9 +42,9 @@ pub struct DemoArguments {
 
 /// Long enough for a thousand samples of one session.
 const RECORDED: Duration = Duration::from_secs(12);
-/// Connections are made and the upper levels of the index are in shared buffers after this.
+/// By then connections are made, and the upper levels of the index are in shared buffers.
 const SETTLED: Duration = Duration::from_secs(1);
-/// As `dbtime record` does when nothing else is asked for.
+/// The default of `dbtime record`.
 const RATE_HZ: u32 = 99;
 
 /// Runs the demo, and prints its page.
@@ -58,13 +58,13 @@ pub(super) fn run(arguments: &DemoArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the demo; returns the page to print. Everything but the output directory is gone when it returns, and
-/// that too when it fails. `stop` ends it early, as a failure.
+/// Runs the demo; returns the page to print. When it returns, everything except the output directory is gone; if it
+/// fails, that too. `stop` ends it early, as a failure.
 ///
 /// # Errors
 /// It was stopped, a program is missing, recording is not possible here, or the output cannot be written.
 fn make(output: Option<&Path>, stop: &AtomicBool) -> Result<String> {
-    // What is most likely to be missing is found out before anything is made.
+    // Check what is most likely to be missing before anything is made.
     recording_is_allowed()?;
     let programs = Programs::find(None)?;
     for client in ["psql", "pgbench"] {
@@ -104,7 +104,7 @@ fn make(output: Option<&Path>, stop: &AtomicBool) -> Result<String> {
     Ok(page)
 }
 
-/// Ends the work once it is to stop.
+/// Fails once it should stop.
 fn go_on(stop: &AtomicBool) -> Result<()> {
     if stop.load(Ordering::Relaxed) {
         bail!("interrupted: the demo has cleaned up after itself");
@@ -112,7 +112,7 @@ fn go_on(stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Sleeps, but not when it is to stop.
+/// Sleeps, unless it should stop.
 fn pause(time: Duration, stop: &AtomicBool) -> Result<()> {
     let until = Instant::now() + time;
     while Instant::now() < until {
@@ -122,8 +122,8 @@ fn pause(time: Duration, stop: &AtomicBool) -> Result<()> {
     go_on(stop)
 }
 
-/// Asks for the recording of this very process, which is no backend: refusals that come before that answer are
-/// those that every recording would meet.
+/// Tries to record this very process, which is no backend: refusals that come before that answer would meet every
+/// recording.
 fn recording_is_allowed() -> Result<()> {
     match Collector::start(&collect(Target::Process(std::process::id())), &Ending::default()) {
         Err(e @ (CollectError::Privilege(_) | CollectError::Kernel(_))) => Err(e.into()),
@@ -161,7 +161,7 @@ fn take(
         rotate: None,
         watch: Vec::new(),
         flight: String::new(),
-        // All of the directory is given in the end.
+        // The whole directory changes owner at the end.
         owner: None,
         // The server is stopped after it.
         alone: false,
@@ -203,7 +203,7 @@ fn take(
     })
 }
 
-/// One page of what differs, as `dbtime html` makes it.
+/// The page of the differences, like that of `dbtime html`.
 fn write_page(directory: &OutputDirectory) -> Result<()> {
     let [cached, device] = ReadFrom::BOTH.map(|from| Source::open(&directory.recording(from).path()));
     let answer = dbtime_report::diff([&cached?, &device?], &DiffOptions::default())?;

@@ -1,4 +1,4 @@
-//! The directory that the demo leaves: never one that exists, and gone again when the demo fails.
+//! The directory that the demo leaves behind: always a new one, and removed if the demo fails.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::output::{self, say};
 
 /// Name in the current directory; `-2`, `-3` … is added when it is taken.
 const NAME: &str = "dbtime-demo";
-/// More are a sign that nobody looks at them.
+/// More suggest that nobody looks at them.
 const MOST: u32 = 1000;
 
 pub(super) struct OutputDirectory {
@@ -45,7 +45,7 @@ impl OutputDirectory {
         bail!("{NAME} to {NAME}-{MOST} already exist: remove some or choose a name with -o")
     }
 
-    /// Creates this one; none when the name is taken.
+    /// Creates this one; none if the name is taken.
     fn at(path: &Path) -> Result<Option<OutputDirectory>> {
         let place = output::place(path)?;
         match place.create_directory() {
@@ -75,7 +75,7 @@ impl OutputDirectory {
         Place::inside(Arc::clone(&self.directory), name.as_ref())
     }
 
-    /// The demo has succeeded: the directory stays, and belongs to who called sudo.
+    /// The demo has succeeded: the directory stays, and belongs to whoever called sudo.
     pub(super) fn keep(mut self) {
         self.keep = true;
         if let Some(text) = output::give(&self.directory, caller_of_sudo()) {
@@ -89,8 +89,8 @@ impl Drop for OutputDirectory {
         if self.keep {
             return;
         }
-        // Only what the demo makes: nothing is lost that somebody else has put there. What cannot be removed
-        // stays, a drop has nobody to tell.
+        // Only what the demo makes, so that nothing is lost that somebody else has put there. What cannot be removed
+        // stays; drop could not report it.
         for from in ReadFrom::BOTH {
             let _ = self.recording(from).remove_directory();
             let _ = self.flame_graph(from).remove_file();

@@ -1,4 +1,4 @@
-//! The page that the demo prints: what was done, both ledgers side by side, what differs, and where to look on.
+//! The page that the demo prints: what was done, both ledgers side by side, the differences, and where to look next.
 
 use dbtime_model::State;
 use dbtime_report::{Section, Step, Sums, percent};
@@ -10,7 +10,7 @@ use super::output_directory::OutputDirectory;
 use super::reads::ROWS_PER_STATEMENT;
 use super::two_runs::{Row, TwoRuns};
 
-/// Text is not wider than this, however wide the terminal is.
+/// Text is no wider than this, however wide the terminal is.
 const WIDEST: usize = 120;
 /// What would be printed as zero.
 const TOO_SMALL_NS: u128 = 5_000_000;
@@ -70,7 +70,7 @@ fn name(run: &Run) -> &'static str {
     }
 }
 
-/// The worse of both measurements.
+/// The worse of the two measurements.
 fn resident(run: &Run) -> String {
     let shares = run.residency.map(|residency| residency.share() * 100.0);
     let worse = match run.from {
@@ -122,7 +122,7 @@ fn ledgers(comparison: &Comparison) -> TwoRuns {
     }
 }
 
-/// The way from what the database counts to DB time.
+/// From what the database counts to DB time.
 fn database_views(comparison: &Comparison) -> TwoRuns {
     let views = comparison.runs.each_ref().map(|run| &run.report.database_view);
     let row = |name: &str, ns: [u128; 2], is_sum: bool| Row {
@@ -176,7 +176,7 @@ fn where_to_look(directory: &OutputDirectory) -> String {
     )
 }
 
-/// Breaks lines at blanks.
+/// Wraps text at blanks.
 fn paragraph(text: &str, width: usize) -> String {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -191,7 +191,7 @@ fn paragraph(text: &str, width: usize) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Two decimals; nothing at all is a stroke, so that it differs from very little.
+/// Two decimals; a dash for exactly nothing, so that it differs from very little.
 fn seconds(ns: u128) -> String {
     match ns {
         0 => "-".to_string(),

@@ -1,7 +1,7 @@
-//! The load: random single-row reads by pgbench, and how many it made.
+//! The load: random single-row reads by pgbench, and their rate.
 //!
-//! Not its built-in `SELECT` of one row: sending a statement and its result takes many times the CPU of reading a
-//! row, and would hide what the demo is about.
+//! Not its built-in single-row `SELECT`: sending a statement and its result takes many times the CPU of reading a row,
+//! and would hide what the demo is about.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -20,7 +20,7 @@ const ROWS_PER_SCALE: u32 = 100_000;
 pub(super) const ROWS_PER_STATEMENT: u32 = 100;
 /// The same rows are read in both runs.
 const SEED: u32 = 1;
-/// pgbench is ended when the recording is; without that it ends by itself.
+/// pgbench is stopped with the recording; failing that, it ends by itself.
 const AT_MOST: Duration = Duration::from_secs(100);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -56,7 +56,7 @@ impl Reads {
         Ok(Reads(Pgbench::start(command)?))
     }
 
-    /// True when something is wrong with them; [`Reads::stop`] says what.
+    /// True if something is wrong with them; [`Reads::stop`] says what.
     pub(super) fn have_ended(&mut self) -> bool {
         !matches!(self.0.ended(), Ok(None))
     }
@@ -71,7 +71,7 @@ impl Reads {
     }
 }
 
-/// A statement that reads rows by their keys, which a hash scatters over the table in the same way in both runs.
+/// A statement that reads rows by key; a hash scatters the keys over the table in the same way in both runs.
 fn script(scale: u32) -> String {
     let rows = scale * ROWS_PER_SCALE;
     format!(
@@ -81,7 +81,7 @@ fn script(scale: u32) -> String {
     )
 }
 
-/// pgbench, killed when it is dropped.
+/// pgbench, killed on drop.
 struct Pgbench {
     child: Child,
     said: File,
@@ -89,7 +89,7 @@ struct Pgbench {
 
 impl Pgbench {
     fn start(mut command: Command) -> Result<Pgbench> {
-        // A file is never full, as a pipe is that nobody reads.
+        // A file never fills up, unlike a pipe that nobody reads.
         let said = tempfile::tempfile().context("temporary file")?;
         let child = command
             .arg("postgres")
@@ -121,7 +121,7 @@ impl Pgbench {
     }
 
     fn kill(&mut self) {
-        // Both do nothing when it has ended.
+        // Both do nothing if it has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -137,7 +137,7 @@ impl Drop for Pgbench {
 #[derive(Debug, PartialEq)]
 pub(super) struct Rates(Vec<Rate>);
 
-/// What one line of progress says about the second before it.
+/// A line of progress, about the second before it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Rate {
     /// Seconds since 1970.
@@ -158,7 +158,7 @@ impl Rates {
         Rates(text.lines().filter_map(rate).collect())
     }
 
-    /// Mean over the seconds that are wholly inside this time (microseconds since 1970).
+    /// Mean over the seconds that are entirely within this time (microseconds since 1970).
     pub(super) fn mean_between(&self, from_us: i64, to_us: i64) -> Option<f64> {
         let inside: Vec<f64> = self
             .0

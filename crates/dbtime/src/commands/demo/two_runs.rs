@@ -1,4 +1,4 @@
-//! A table whose columns come twice, once for each run: side by side where there is room, else one below the other.
+//! A table whose columns come twice, once per run: side by side if there is room, otherwise one below the other.
 
 /// Before the name of a row.
 const INDENT: &str = "  ";

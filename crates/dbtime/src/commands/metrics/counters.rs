@@ -1,4 +1,4 @@
-//! What is counted. Few labels, each with few values: wait classes, states, states of sessions; never a statement or a name.
+//! The counters. Few labels, each with few values: wait classes, states, session states; never a statement or a name.
 //!
 //! The numbers are those of `dbtime report` for the same seconds: each second is asked what a report asks.
 
@@ -18,13 +18,13 @@ use crate::live::Snapshot;
 type Seconds = GenericCounter<AtomicF64>;
 type Count = GenericCounter<AtomicU64>;
 
-/// Wait classes that have a label of their own. Databases have some ten; what a file or an extension calls a class is bounded too.
+/// Wait classes with a label of their own. Databases have about ten; classes from files and extensions are bounded too.
 const MOST_CLASSES: usize = 50;
-/// Characters of the value of a label.
+/// Most characters of a label's value.
 const MOST_CHARACTERS: usize = 256;
-/// In which PostgreSQL's background processes wait for work, and no client's session does.
+/// The class in which PostgreSQL's background processes wait for work, and no client session does.
 const ACTIVITY: &str = "Activity";
-/// In which clients' sessions wait for a command.
+/// The class in which client sessions wait for a command.
 const CLIENT: &str = "Client";
 /// All others.
 const OTHER_CLASSES: &str = "other";
@@ -52,7 +52,7 @@ pub(super) struct Counters {
     before: Mutex<Before>,
 }
 
-/// What was counted by the last second.
+/// Totals up to the last second.
 #[derive(Default)]
 struct Before {
     quality: Quality,
@@ -63,7 +63,7 @@ struct Before {
 
 impl Counters {
     /// # Errors
-    /// Two are called alike, which tests would show.
+    /// Two metrics have the same name, which tests would show.
     pub(super) fn new(mechanism: Mechanism) -> prometheus::Result<Counters> {
         let registry = Registry::new_custom(Some("dbtime".to_string()), None)?;
         let times = |name: &str, help: &str, labels: &[&str]| -> prometheus::Result<CounterVec> {
@@ -163,7 +163,7 @@ impl Counters {
     /// Counts one second.
     ///
     /// # Errors
-    /// The time that is asked for is not there, which it always is.
+    /// The time asked for does not exist, which never happens.
     pub(super) fn add(&self, second: &Snapshot) -> anyhow::Result<()> {
         let now = SystemTime::now();
         let options = Options {
@@ -180,8 +180,8 @@ impl Counters {
         }
         if let (Some(from_us), Some(to_us)) = (second.time.from_us, second.time.to_us) {
             self.seconds.inc_by((to_us - from_us) as f64 / 1e6);
-            // Seconds have the names that they had by the clock of when dbtime was started, which stands still while the host is
-            // suspended and is not set with the host's: only how long ago it was is taken from there.
+            // Seconds are named by the clock as of dbtime's start, which stands still while the host is suspended and is not set with the
+            // host's: only their age is taken from it.
             let age_us = report.meta.end_us - to_us;
             let now_us = now
                 .duration_since(UNIX_EPOCH)
@@ -196,8 +196,7 @@ impl Counters {
         Ok(())
     }
 
-    /// Series of which it is known that they can come begin with 0: how much one grew first is seen only by who knows that it was
-    /// 0 before.
+    /// Series that are known to be possible begin with 0: the first growth of a series is only visible if it was 0 before.
     fn begin_series(&self, wait_classes: &[String], classes: &mut BTreeSet<String>) {
         if wait_classes.iter().all(|class| classes.contains(class)) && !classes.is_empty() {
             return;
@@ -224,14 +223,14 @@ impl Counters {
                 begin(&self.db_time, class, states);
             }
         }
-        // Time into which no sample fell; and the postmaster, of which there is no wait event.
+        // Time without a sample; and the postmaster, which has no wait event.
         classes.insert(Wait::UNKNOWN.to_string());
         let not_sampled = [State::Cpu, State::Runnable, State::Unknown];
         begin(&self.db_time, Wait::UNKNOWN, &not_sampled);
         begin(&self.background, Wait::UNKNOWN, &not_sampled);
         begin(&self.background, Wait::UNKNOWN, states);
         if wait_classes.is_empty() {
-            // A process that is no database's has no others; of a database that names its own classes they are not known.
+            // A process of no database has no others; the classes of a database that names its own are not known.
             begin(&self.db_time, Wait::UNKNOWN, states);
             return;
         }
@@ -275,7 +274,7 @@ impl Counters {
         }
     }
 
-    /// What is so now.
+    /// Sets the gauges.
     fn tell(&self, report: &Report) {
         let meta = &report.meta;
         let of_clients = report
@@ -293,7 +292,7 @@ impl Counters {
         }
         self.cpus.set(meta.host.cpus.into());
         let product = meta.database.product.to_lowercase();
-        // A server that was upgraded has another version from then on.
+        // After an upgrade, the server has another version.
         let version = meta.database.versions().last().unwrap_or_default();
         let about = [
             meta.dbtime.as_str(),
@@ -311,7 +310,7 @@ impl Counters {
         self.recorder_memory.set(memory);
     }
 
-    /// What the recorder says of itself since it began.
+    /// Adds what the recorder counted about itself.
     fn add_growth(&self, report: &Report, before: &mut Before) {
         let (now, cost) = (&report.meta.quality, &report.meta.cost);
         let grown = |of: fn(&Quality) -> u64| of(now).saturating_sub(of(&before.quality));
@@ -327,18 +326,18 @@ impl Counters {
         before.cost = cost.clone();
     }
 
-    /// All of it, in the text format of Prometheus.
+    /// All metrics, in Prometheus's text format.
     ///
     /// # Errors
     /// A metric has no values, which tests would show.
     pub(super) fn text(&self) -> prometheus::Result<String> {
-        // Not in the middle of a second.
+        // Not in the middle of adding a second.
         let _before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
 }
 
-/// What others wrote, as the value of a label: somebody may print it on a terminal.
+/// Text from outside as the value of a label: it may be printed on a terminal.
 fn label(text: &str) -> String {
     printable(text).chars().take(MOST_CHARACTERS).collect()
 }
@@ -351,7 +350,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts the second before the last one of a recorder that was started at this moment by the host's clock, and says how long it runs.
+    /// Counts the second before the last of a recorder that was started at this time of the host's clock and has run for 7.5 s.
     fn counted(started_us: i64, missing_ns: u128) -> Counters {
         let meta = Meta {
             start_us: started_us,

@@ -1,5 +1,5 @@
-//! Who asks for the counters, by HTTP. Whoever can connect may ask anything: what is read of a request, how long it may take, and how many
-//! there are at a time have bounds.
+//! Answers requests for the counters, by HTTP. Anyone who can connect can ask anything, so there are limits on what is read of a request,
+//! how long it may take, and how many run at a time.
 
 use std::convert::Infallible;
 use std::io;
@@ -20,21 +20,21 @@ use tokio::sync::Semaphore;
 
 use super::counters::Counters;
 
-/// Requests that are answered at a time; others wait.
+/// Requests answered at a time; others wait.
 const MOST_AT_A_TIME: usize = 64;
 /// From the connection to the end of the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// From the connection to the end of what is asked: whoever fetches counters asks at once.
+/// From the connection to the end of the request: a client that fetches counters sends it at once.
 const PATIENCE_TO_ASK: Duration = Duration::from_secs(1);
 /// Bytes of a request that are read.
 const MOST_BYTES: usize = 16 * 1024;
-/// After a connection that could not be taken, as when there are too many open files.
+/// After a connection that could not be accepted, for example with too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
-/// What Prometheus knows the format by.
+/// The content type by which Prometheus recognises the format.
 const TEXT_FORMAT: HeaderValue = HeaderValue::from_static(prometheus::TEXT_FORMAT);
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// An address that is listened at.
+/// An address to listen on.
 pub(super) struct Endpoint {
     listener: TcpListener,
     address: SocketAddr,
@@ -42,7 +42,7 @@ pub(super) struct Endpoint {
 
 impl Endpoint {
     /// # Errors
-    /// It is in use, or not of this host.
+    /// It is in use, or not an address of this host.
     pub(super) fn bind(address: SocketAddr) -> anyhow::Result<Endpoint> {
         let listen = || -> io::Result<Endpoint> {
             let listener = TcpListener::bind(address)?;
@@ -58,10 +58,10 @@ impl Endpoint {
         format!("http://{}/metrics", self.address)
     }
 
-    /// Answers from now on, in a thread of its own that has no privileges, until the process ends.
+    /// Answers from now on, in its own thread without privileges, until the process ends.
     ///
     /// # Errors
-    /// There is no thread, or the kernel does not take its privileges.
+    /// The thread cannot be started, or its privileges cannot be dropped.
     pub(super) fn serve(self, counters: Arc<Counters>) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -74,7 +74,7 @@ impl Endpoint {
             .spawn(move || {
                 let given_up = give_up_all_privileges();
                 let may_answer = given_up.is_ok();
-                // Whoever started it waits for this.
+                // The caller waits for this.
                 let _ = tell.send(given_up);
                 if may_answer {
                     runtime.block_on(answer_all(self.listener, counters));
@@ -109,7 +109,7 @@ async fn answer_all(listener: TcpListener, counters: Arc<Counters>) {
                 .max_buf_size(MOST_BYTES)
                 .keep_alive(false)
                 .serve_connection(TokioIo::new(connection), answer);
-            // Whoever goes away, sends nonsense or takes too long has no answer; there is nobody else to tell.
+            // A client that disconnects, sends nonsense or takes too long gets no answer; there is nobody else to tell.
             let _ = tokio::time::timeout(PATIENCE, served).await;
             drop(turn);
         });

@@ -1,8 +1,8 @@
-//! `dbtime metrics`: what a running server's time goes into, as counters that Prometheus fetches. Nothing is written.
+//! `dbtime metrics`: where a running server's time goes, as counters for Prometheus. Nothing is written.
 //!
 //! ```text
-//! counters   what is counted, and how it is called
-//! endpoint   who asks for it, by HTTP
+//! counters   what is counted, and its names
+//! endpoint   answers requests, by HTTP
 //! ```
 
 mod counters;
@@ -31,7 +31,6 @@ use endpoint::Endpoint;
     after_help = "Examples:\n  sudo dbtime metrics\n  sudo dbtime metrics --postgres /var/lib/postgresql/15/main --listen 10.0.0.7:9789"
 )]
 pub struct MetricsArguments {
-    /// Whom
     #[command(flatten)]
     target: TargetOptions,
     /// Address to serve /metrics on; whoever can reach it sees all counters
@@ -48,15 +47,15 @@ pub struct MetricsArguments {
     collector: CollectorKind,
 }
 
-/// Counts until somebody ends it.
+/// Counts until stopped.
 ///
 /// # Errors
-/// The address cannot be listened at; recording cannot begin; it fails.
+/// The address cannot be listened on; recording cannot begin; it fails.
 pub(super) fn run(arguments: &MetricsArguments) -> anyhow::Result<ExitCode> {
     mend();
     let stop = stop_on_signals(Second::Ends)?;
     memory::give_back();
-    // Before anything is attached: an address that is in use is noticed at once.
+    // Before anything is attached, so that an address in use is noticed at once.
     let endpoint = Endpoint::bind(arguments.listen)?;
     let mechanism = arguments.collector.into();
     let counters = Arc::new(Counters::new(mechanism)?);
@@ -77,7 +76,7 @@ pub(super) fn run(arguments: &MetricsArguments) -> anyhow::Result<ExitCode> {
         levels: false,
         tells_progress: false,
     };
-    // Who asks is answered once there is something to say.
+    // Requests are answered once there is something to answer.
     let mut waiting = Some(endpoint);
     live::take(&plan, &stop, &mut |second| {
         counters.add(second)?;

@@ -25,7 +25,7 @@ SET WRAP ON
 SET SERVEROUTPUT ON SIZE UNLIMITED FORMAT WRAPPED
 PROMPT dbtime-oracle-latch 1
 
--- Lines below that begin with one of these two names are comments, or not.
+-- Lines below that begin with one of these two names become comments, depending on the user.
 COLUMN only_sys NEW_VALUE only_sys NOPRINT
 COLUMN only_others NEW_VALUE only_others NOPRINT
 SELECT 'instance,"' || i.instance_name || '","' || i.version || '",.' AS line,
@@ -37,11 +37,11 @@ DECLARE
     wanted_samples CONSTANT PLS_INTEGER := LEAST(&3, 10000000);
     wanted_seconds CONSTANT NUMBER := LEAST(&4, 600);
     most_lines CONSTANT PLS_INTEGER := 200000;
-    -- A look that takes longer is left out: it is not known when in it the latch was held.
+    -- A sample that takes longer is left out: it is not known when the latch was held during it.
     slow CONSTANT INTERVAL DAY TO SECOND := NUMTODSINTERVAL(0.1, 'SECOND');
     own_sid CONSTANT NUMBER := TO_NUMBER(SYS_CONTEXT('USERENV', 'SID'));
 
-    -- Whoever holds a latch now. Each time it is opened it looks anew.
+    -- The current latch holders, read again each time it is opened.
     CURSOR holders IS
         SELECT /*+ ORDERED USE_NL(s) */
                l.sid, s.serial#, l.laddr, l.gets, l.name, l.hmode, l.code, l.label, s.sql_id,
@@ -91,7 +91,7 @@ DECLARE
         DBMS_OUTPUT.PUT_LINE(line || ',.');
     END;
 
-    -- What was looked at from `stretch_began` on, without a gap.
+    -- Reports what was sampled since `stretch_began`, without a gap.
     PROCEDURE end_stretch(t IN TIMESTAMP) IS
     BEGIN
         IF stretch_samples > 0 THEN
@@ -135,7 +135,7 @@ BEGIN
         look_began := look_ended;
     END LOOP;
     end_stretch(look_began);
-    -- Which of the latches of the same name those are.
+    -- Which of the latches of the same name they are.
     FOR child IN (SELECT RAWTOHEX(c.addr) AS laddr, c.child# AS child_number FROM v$latch_children c) LOOP
         IF seen.EXISTS(child.laddr) THEN
             put('child,' || child.laddr || ',' || child.child_number);

@@ -1,4 +1,4 @@
-//! `dbtime oracle-map`, `dbtime oracle-snap` and `dbtime oracle-latch`: scripts that the database's own client runs.
+//! `dbtime oracle-map`, `dbtime oracle-snap` and `dbtime oracle-latch`: scripts for the database's own client.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
--- Reads the statistics, the time model and the waits of sessions twice, some seconds apart: what they grew by is what the
--- sessions did, for `dbtime report snap.csv`. It only reads, and needs no licence pack.
+-- Reads the statistics, the time model and the waits of sessions twice, some seconds apart: the growth is what the sessions did, for
+-- `dbtime report snap.csv`. It only reads, and needs no licence pack.
 --
 --   dbtime oracle-snap > snap.sql
 --   sqlplus -s / as sysdba @snap.sql 1090,1091 10 > snap.csv
@@ -25,7 +25,7 @@ PROMPT dbtime-oracle-snap 1
 SELECT 'instance,"' || i.instance_name || '","' || i.version || '",.'
 FROM v$instance i;
 
--- All in one statement: it has one time. A wait that has not ended is not in V$SESSION_EVENT: it has a line of its own.
+-- All in one statement, for a single time. A wait in progress is not in V$SESSION_EVENT: it has its own line.
 SELECT 'session,' || TO_CHAR(SYSTIMESTAMP AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.FF6"Z"')
        || ',' || s.sid || ',' || s.serial#
        || ',' || ROUND((SYSDATE - s.logon_time) * 86400)

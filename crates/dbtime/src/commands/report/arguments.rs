@@ -1,4 +1,4 @@
-//! What can be typed: flags, which [`super::request`] makes a question of. Nothing else looks at them.
+//! Command line flags, which [`super::request`] turns into a question. Nothing else looks at them.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use dbtime_report::{BucketWidth, CallChoice, Dimension, Sort, TimelineOptions, W
 
 use crate::options::{FileOptions, Selection};
 
-/// What cannot be asked together with who was waited for.
+/// Options that cannot be combined with questions about who was waited for.
 const NOT_OF_WAITERS: [&str; 17] = [
     "latencies",
     "io",
@@ -187,7 +187,7 @@ pub struct ReportArguments {
 }
 
 impl ReportArguments {
-    /// What is written.
+    /// The output format.
     pub(super) fn format(&self) -> Format {
         let ending = self.output.extension().and_then(|ending| ending.to_str());
         self.format
@@ -200,7 +200,7 @@ impl ReportArguments {
     }
 }
 
-/// In which order functions stand.
+/// The order of functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum FunctionSort {
     /// By their own time
@@ -232,17 +232,17 @@ pub(super) enum Format {
     Svg,
 }
 
-/// How a time line is divided.
+/// How a time line is divided into buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Buckets {
-    /// As is usual.
+    /// By default.
     Usual,
-    /// As was typed.
+    /// As given on the command line.
     Typed(BucketWidth),
 }
 
 impl Buckets {
-    /// Buckets of a text, or of a picture.
+    /// Buckets for text, or for a picture.
     pub(super) fn width(self, is_picture: bool) -> BucketWidth {
         match self {
             Buckets::Typed(width) => width,
@@ -252,7 +252,7 @@ impl Buckets {
     }
 }
 
-/// The words of `--by`: of times, and of latencies.
+/// The values of `--by`: for times, and for latencies.
 fn all_dimensions() -> Vec<&'static str> {
     let mut names: Vec<&str> = Dimension::OF_TIME.map(Dimension::as_str).to_vec();
     for of_latencies in Dimension::OF_LATENCIES.map(Dimension::as_str) {

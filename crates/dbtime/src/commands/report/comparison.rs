@@ -48,7 +48,7 @@ impl Comparison {
     }
 }
 
-/// What recordings are called: their names without folder and ending, as far as that tells them apart.
+/// Labels of recordings: their names without folder and extension, if those are unique.
 fn labels(paths: &[PathBuf]) -> Vec<String> {
     let short = |path: &PathBuf| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let stems: Vec<Option<String>> = paths.iter().map(short).collect();

@@ -1,4 +1,4 @@
-//! Of a trace of the kernel: calls, and the functions that they reached.
+//! Reports on a kernel trace: calls, and the functions that they reached.
 
 use std::process::ExitCode;
 
@@ -10,11 +10,11 @@ use crate::options::TableFormat;
 use crate::output;
 use crate::usage::Usage;
 
-/// What is asked. What asks it of a recording of any kind too is in [`super::ledger`] and [`super::stacks`].
+/// What is asked. Questions that other recordings can answer too are in [`super::ledger`] and [`super::stacks`].
 #[derive(Debug, PartialEq)]
 pub(super) struct KernelTrace {
     pub(super) view: DiveView,
-    /// What is shown of many.
+    /// How many are shown.
     pub(super) top: usize,
     /// Levels of a tree.
     pub(super) depth: Option<usize>,
@@ -34,7 +34,7 @@ impl KernelTrace {
         self.answer_of(subject, &source)
     }
 
-    /// The answer of a source that is such a trace.
+    /// The answer from a source that is a kernel trace.
     pub(super) fn answer_of(&self, subject: &Subject, source: &Source) -> anyhow::Result<ExitCode> {
         subject.selection.takes_kernel_trace()?;
         let options = DiveOptions {

@@ -12,7 +12,7 @@ use crate::output;
 /// What is asked.
 #[derive(Debug, PartialEq)]
 pub(super) struct Latches {
-    /// Of one table; none: the usual ones.
+    /// Of a single table; none: the usual tables.
     pub(super) columns: Vec<LatchColumn>,
     pub(super) top: usize,
     pub(super) format: TableFormat,
@@ -24,7 +24,7 @@ impl Latches {
         self.answer_of(subject, &source)
     }
 
-    /// The same of a recording that is open.
+    /// The same for a recording that is already open.
     pub(super) fn answer_of(&self, subject: &Subject, source: &Source) -> anyhow::Result<ExitCode> {
         let options = LatchOptions {
             filter: subject.filter(source)?,

@@ -23,7 +23,7 @@ pub(super) struct Latency {
     pub(super) seen: Seen,
 }
 
-/// As what.
+/// How it is shown.
 #[derive(Debug, PartialEq)]
 pub(super) enum Seen {
     /// Histograms.

@@ -1,4 +1,4 @@
-//! Where the time went: the ledger, and what belongs to it. Of a trace of the kernel, a summary.
+//! Where the time went: the ledger, and what belongs to it. For a kernel trace, a summary.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,17 +20,17 @@ use crate::usage::Usage;
 /// What is asked.
 #[derive(Debug, PartialEq)]
 pub(super) struct Ledger {
-    /// None: what is usual for the recording.
+    /// None: the recording's default.
     pub(super) by: Vec<Dimension>,
-    /// None: as many as is usual for each list.
+    /// None: the default of each list.
     pub(super) top: Option<usize>,
     pub(super) of_trace: OfTrace,
-    /// What looking costs; none: what is kept on this host.
+    /// Cost of observation; none: as stored on this host.
     pub(super) calibration: Option<PathBuf>,
     pub(super) format: TableFormat,
 }
 
-/// What is asked of SQL traces only.
+/// What applies to SQL traces only.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct OfTrace {
     pub(super) thresholds_us: Option<[u64; 2]>,
@@ -62,7 +62,7 @@ impl Ledger {
         };
         let report = dbtime_report::report(&source, &options)?;
         self.check(&report, subject)?;
-        // Files that say who held latches say nothing else.
+        // Files that say who held latches contain nothing else.
         let has_files = !source.meta().files.is_empty();
         if report.is_empty() && self.by.is_empty() && has_files && source.meta().database.held_locks {
             return self.of_latches().answer_of(subject, &source);
@@ -116,7 +116,7 @@ impl Ledger {
         }
     }
 
-    /// What was asked that the source turned out to know nothing of.
+    /// Fails if the source turned out to know nothing of what was asked.
     fn check(&self, report: &Report, subject: &Subject) -> Result<(), Usage> {
         if report.trace.is_none() {
             let of_traces = [
@@ -144,7 +144,7 @@ impl Ledger {
     }
 }
 
-/// What looking costs: as the file says that was named, or what is kept on this host.
+/// Cost of observation: from the given file, or as stored on this host.
 fn cost_of_looking(named: Option<&Path>) -> anyhow::Result<Option<CalibrationOf>> {
     Ok(match named {
         Some(path) => Some(CalibrationOf {

@@ -1,21 +1,21 @@
-//! `dbtime report`: a recording is asked a question.
+//! `dbtime report`: answers a question about a recording.
 //!
 //! ```text
-//! arguments     what can be typed
-//! request       what is asked, made of it once
+//! arguments     command line flags
+//! request       the question that they make up
 //! subject       what it is asked of, and where the answer goes
-//! ledger        where the time went; of a trace of the kernel a summary
+//! ledger        where the time went; for a kernel trace, a summary
 //! stacks        the same by stacks, functions, modules
-//! kernel_trace  of a trace of the kernel: single calls, and what its functions call
+//! kernel_trace  for a kernel trace: single calls, and what its functions call
 //! timeline      the same over time
 //! latency       how long single events took: tables, or a heat map
-//! comparison    the same of several recordings, side by side
+//! comparison    the same for several recordings, side by side
 //! io            reads: from which cache, or from the device
 //! commands      which commands were slow, and what they did differently
 //! waiters       who waited for whom
 //! latches       who held internal locks
 //! snapshot      how much the statistics of sessions grew
-//! what_if       what would be if something took another time
+//! what_if       what would happen if something took longer or shorter
 //! switches      context switches one by one
 //! ```
 
@@ -43,10 +43,10 @@ use crate::newest;
 pub(super) use arguments::ReportArguments;
 use request::Request;
 
-/// Asks, and shows the answer.
+/// Asks the question, and shows the answer.
 ///
 /// # Errors
-/// It cannot be asked so; what is asked cannot be read, or does not know; the answer cannot be written.
+/// There is no such question; the source cannot be read, or cannot answer it; the answer cannot be written.
 pub(super) fn run(mut arguments: Box<ReportArguments>) -> anyhow::Result<ExitCode> {
     memory::bound(arguments.about.max_memory);
     if arguments.recordings.is_empty() && !arguments.compare {

@@ -1,4 +1,4 @@
-//! What is asked, made of the flags that were typed: once. What no answer has cannot be said in it.
+//! The question, made once from the flags that were given. It can only express what has an answer.
 
 use std::process::ExitCode;
 
@@ -54,10 +54,10 @@ pub(super) enum Question {
 }
 
 impl Request {
-    /// What these flags ask.
+    /// What these flags ask for.
     ///
     /// # Errors
-    /// The flags go together for the parser of arguments, but no question has all of them.
+    /// The argument parser accepts the flags together, but no question has all of them.
     pub(super) fn of(arguments: ReportArguments) -> Result<Request, Usage> {
         let question = Question::of(&arguments)?;
         Ok(Request {
@@ -71,10 +71,10 @@ impl Request {
         })
     }
 
-    /// Asks, and writes the answer.
+    /// Asks the question, and writes the answer.
     ///
     /// # Errors
-    /// What is asked cannot be read, or does not know; the answer cannot be written.
+    /// The source cannot be read, or cannot answer it; the answer cannot be written.
     pub(super) fn answer(&self) -> anyhow::Result<ExitCode> {
         let subject = &self.subject;
         match &self.question {
@@ -191,7 +191,7 @@ impl Question {
     }
 }
 
-/// What the parser of arguments cannot say of options that go with some questions only.
+/// What the argument parser cannot express about options that go with some questions only.
 fn check(flags: &ReportArguments) -> Result<(), Usage> {
     let wrong = |what: &str| Err(Usage(what.to_string()));
     let is_deep = flags.stacks || flags.tree || flags.call.is_some() || flags.causes || has_chains(flags);
@@ -314,7 +314,7 @@ fn waiters_in_tables(flags: &ReportArguments, format: TableFormat) -> Option<wai
     }
 }
 
-/// A moment alone asks for the trees at it.
+/// `--at` alone asks for the trees at that moment.
 fn has_chains(flags: &ReportArguments) -> bool {
     flags.chain || flags.at.is_some()
 }
@@ -339,7 +339,7 @@ fn stack_view(flags: &ReportArguments) -> Option<StackView> {
         .find_map(|(is_wanted, view)| is_wanted.then_some(view))
 }
 
-/// What is called so: not all that can be typed is known to every question.
+/// Parses names: not every question accepts all that the command line does.
 fn choices<T>(names: &[String], parse: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, Usage> {
     let parsed = names.iter().map(|name| parse(name));
     parsed.collect::<Result<_, _>>().map_err(Usage)
@@ -365,7 +365,7 @@ mod tests {
             .map_err(|e| e.0)
     }
 
-    /// What is asked by these words, as far as its name.
+    /// The kind of question that these words ask.
     fn kind(words: &[&str]) -> String {
         let question = format!("{:?}", question(words).expect("a question"));
         let end = question

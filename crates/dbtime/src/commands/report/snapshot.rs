@@ -16,7 +16,7 @@ use crate::output;
 pub(super) struct Snapshot {
     /// Of the tables.
     pub(super) columns: Vec<SnapshotColumn>,
-    /// Sessions that are shown.
+    /// How many sessions are shown.
     pub(super) top: usize,
     pub(super) format: SnapshotFormat,
 }

@@ -18,7 +18,7 @@ pub(super) struct Stacks {
     pub(super) view: StackView,
     /// Of functions.
     pub(super) sort: Sort,
-    /// None: as many as is usual.
+    /// None: the default number.
     pub(super) top: Option<usize>,
     pub(super) depth: Option<usize>,
     pub(super) format: TableFormat,
@@ -57,7 +57,7 @@ impl Stacks {
         )
     }
 
-    /// What knows every call of a function has trees and functions of its own.
+    /// Kernel traces know every call of a function, and have their own trees and functions.
     fn of_kernel_trace(&self) -> Option<KernelTrace> {
         let (view, top) = match self.view {
             StackView::Tree => (DiveView::Tree, 200),

@@ -23,7 +23,7 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// The recording that was named, or files as one: with as much detail as the question needs.
+    /// Opens the recording that was named, or files as one, with as much detail as the question needs.
     pub(super) fn open(&self, needed: Detail) -> anyhow::Result<Source> {
         if self.recordings.len() > 1
             && let Some(recording) = self.recordings.iter().find(|path| path.is_dir())
@@ -38,7 +38,7 @@ impl Subject {
         self.read(&self.recordings, needed)
     }
 
-    /// One of several recordings.
+    /// Opens one of several recordings.
     pub(super) fn open_one(&self, path: &PathBuf, needed: Detail) -> anyhow::Result<Source> {
         self.read(std::slice::from_ref(path), needed)
     }
@@ -49,12 +49,12 @@ impl Subject {
         reading::open(paths, &self.about, detail, &self.selection)
     }
 
-    /// The rows of it that are chosen.
+    /// The filter for the selected rows.
     pub(super) fn filter(&self, source: &Source) -> anyhow::Result<Filter> {
         self.selection.filter(source)
     }
 
-    /// What it is called where there is one name for it.
+    /// Its name, if there is a single one.
     pub(super) fn name(&self) -> std::path::Display<'_> {
         self.recordings
             .first()
@@ -62,13 +62,13 @@ impl Subject {
             .display()
     }
 
-    /// Writes an answer, and says so when there is nothing in it.
+    /// Writes an answer, and says so if it is empty.
     pub(super) fn answer(&self, text: &str, is_something: bool, nothing: &str) -> anyhow::Result<ExitCode> {
         output::text_to_file(&self.output, text)?;
         self.answered(is_something, nothing)
     }
 
-    /// Says so when there was nothing in an answer that is written.
+    /// Says so if an answer that has been written is empty.
     pub(super) fn answered(&self, is_something: bool, nothing: &str) -> anyhow::Result<ExitCode> {
         if is_something {
             return Ok(ExitCode::SUCCESS);
@@ -82,7 +82,7 @@ impl Subject {
         Ok(ExitCode::from(NOTHING_RECORDED))
     }
 
-    /// Where the answer points to.
+    /// The next steps to suggest.
     pub(super) fn next(&self, steps: &[NextStep]) -> String {
         dbtime_report::text::render_next_steps(steps, &[&self.name().to_string()], output::width())
     }

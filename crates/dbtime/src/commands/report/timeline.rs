@@ -15,7 +15,7 @@ use crate::usage::Usage;
 /// What is asked.
 #[derive(Debug, PartialEq)]
 pub(super) struct Timeline {
-    /// None: what is usual for the recording.
+    /// None: the recording's default.
     pub(super) by: Option<Dimension>,
     pub(super) width: BucketWidth,
     pub(super) top: usize,

@@ -14,18 +14,18 @@ use crate::output;
 pub(super) struct Waiters {
     pub(super) seen: Seen,
     pub(super) top: usize,
-    /// Links of a chain; none: as is usual.
+    /// Links of a chain; none: the default.
     pub(super) depth: Option<usize>,
 }
 
-/// As what.
+/// How it is shown.
 #[derive(Debug, PartialEq)]
 pub(super) enum Seen {
-    /// Waits, and for whom they were.
+    /// Waits, and what they were for.
     Causes(TableFormat),
     /// Those for whom others waited.
     Blockers(TableFormat),
-    /// Trees: all of the time, or at a moment.
+    /// Trees: of the whole time, or at a moment.
     Chains { at: Option<String>, format: TableFormat },
     /// A lane of time for each root of a tree.
     Picture { at: Option<String> },

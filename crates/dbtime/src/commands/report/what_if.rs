@@ -1,4 +1,4 @@
-//! What would be if something took another time.
+//! What would happen if something took longer or shorter.
 
 use std::process::ExitCode;
 

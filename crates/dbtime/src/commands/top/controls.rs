@@ -14,13 +14,13 @@ use super::keys::{Action, action};
 use crate::filter_line;
 use crate::time_of_day::now_us;
 
-/// Seconds that the tables can be about, besides what was asked for.
+/// Seconds that the tables can cover, besides what was asked for.
 const TIMES_S: [i64; 5] = [1, 5, 15, 60, 300];
-/// Answers are given no more than this part of the time, one in so many.
+/// Asking takes at most this part of the time: one in so many.
 const REST: u32 = 25;
-/// Characters of a filter.
+/// Most characters of a filter.
 const MOST_TYPED: usize = 2_000;
-/// How long something is said, unless a key is pressed.
+/// How long a message is shown, unless a key is pressed.
 const SAID: Duration = Duration::from_secs(10);
 
 /// What a key leads to.
@@ -30,7 +30,7 @@ pub(super) enum Next {
     Quit,
 }
 
-/// What is opened over a view.
+/// What is open on top of a view.
 enum Opened {
     Help,
     Session(u32),
@@ -39,7 +39,7 @@ enum Opened {
     Event(String, String),
 }
 
-/// A filter, and how it was typed.
+/// A filter, and the text that was typed for it.
 #[derive(Default)]
 struct Typed {
     text: String,
@@ -52,19 +52,19 @@ pub(super) struct Controls {
     colours: Colours,
     meta: Meta,
     size: Size,
-    /// Seconds that the tables are about.
+    /// Seconds that the tables cover.
     time_s: i64,
-    /// The end of them, microseconds since the Unix epoch; none until there is a second.
+    /// Their end, microseconds since the Unix epoch; none until there is a second.
     end_us: Option<i64>,
-    /// The furthest that was ever shown: the right end of the bars, as a rule.
+    /// The latest moment ever shown: usually the right end of the bars.
     reached_us: i64,
     is_running: bool,
-    /// Of a replay: when the last second of it began to be shown.
+    /// In a replay: when its last second was first shown.
     played: Instant,
     view: View,
     orders: [usize; View::ALL.len()],
     chosen: [Option<Subject>; View::ALL.len()],
-    /// The last one counts; those before can be gone back to.
+    /// The last one applies; one can go back to those before.
     filters: Vec<Typed>,
     typed: Option<String>,
     message: Option<(String, Instant)>,
@@ -73,15 +73,15 @@ pub(super) struct Controls {
     page: Page,
     above: usize,
     chart: Chart,
-    /// Of which time the bars are there.
+    /// The time that the bars cover.
     charted: Option<(i64, i64)>,
-    /// How often rows had come by then.
+    /// How often rows had arrived by then.
     charted_additions: u64,
     answers: Result<Answers, String>,
     table: Table,
     others: Vec<(View, Table)>,
     was_recording: bool,
-    /// What was asked last is not what is to be shown.
+    /// What was asked last is not what should be shown.
     is_stale: bool,
     asked: Instant,
     asking_took: Duration,
@@ -129,7 +129,7 @@ impl Controls {
         }
     }
 
-    /// Looks whether there is anything new to show, in a terminal of this size.
+    /// Checks whether there is anything new to show, in a terminal of this size.
     pub(super) fn look(&mut self, size: Size) -> bool {
         let mut is_new = std::mem::replace(&mut self.size, size) != size;
         self.is_stale |= is_new;
@@ -166,7 +166,7 @@ impl Controls {
 
     /// Time goes on, unless it is frozen.
     fn go_on(&mut self) {
-        // Asking must not take what the database needs.
+        // Asking must not take CPU that the database needs.
         if self.asked.elapsed() < self.asking_took * REST {
             self.played = self.played.max(self.asked);
             return;
@@ -180,7 +180,7 @@ impl Controls {
                 self.end_us = Some(last);
                 self.is_stale = true;
             } else if !self.is_running && self.asked.elapsed() >= Duration::from_secs(1) {
-                // The bars go on, and the oldest seconds are no longer kept.
+                // The bars move on, and the oldest seconds are dropped.
                 self.is_stale = true;
                 if let Some(end) = self.end_us.filter(|end| *end <= first) {
                     self.go_to(end);
@@ -201,7 +201,7 @@ impl Controls {
         }
     }
 
-    /// Shows the time up to this moment, or the nearest that there is.
+    /// Shows the time up to this moment, or the nearest available.
     fn go_to(&mut self, end_us: i64) {
         let Some((first, last)) = self.feed.bounds(now_us()) else {
             return;
@@ -213,7 +213,7 @@ impl Controls {
         self.is_stale = true;
     }
 
-    /// Length of what the tables are about, microseconds: as many whole rows as there are in it.
+    /// Length of the time that the tables cover, microseconds: rounded up to whole rows.
     fn time_us(&self) -> i64 {
         let step_us = self.feed.step_us();
         let us = self.time_s.saturating_mul(SECOND_US);
@@ -261,12 +261,12 @@ impl Controls {
         self.asking_took = begin.elapsed();
     }
 
-    /// The end of the bars: what was reached, unless the chosen time lies before all of them.
+    /// The end of the bars: the latest moment shown, unless the chosen time is before all of them.
     fn end_of_bars(&self) -> i64 {
         let (from, to) = self.chosen_time();
         match self.reached_us.saturating_sub(self.bars_us()) <= from {
             true => self.reached_us,
-            // A quarter of them is after it.
+            // A quarter of them comes after it.
             false => {
                 let step_us = self.feed.step_us();
                 let after = (self.bars_us() / 4).div_euclid(step_us).saturating_mul(step_us);
@@ -275,7 +275,7 @@ impl Controls {
         }
     }
 
-    /// Time of all columns of bars, microseconds.
+    /// Time that all bars cover, microseconds.
     fn bars_us(&self) -> i64 {
         let columns = i64::from(Chart::columns(self.size.width).max(1));
         columns.saturating_mul(self.feed.step_us())
@@ -291,7 +291,7 @@ impl Controls {
                 if charted_to >= to && !self.feed.is_live() {
                     return;
                 }
-                // Rows of the seconds before may have come late.
+                // Rows of earlier seconds may have arrived late.
                 let changed = self.feed.changed_since(self.charted_additions);
                 let next = charted_to.min(to);
                 changed.unwrap_or(next).clamp(from, next.max(from))
@@ -306,12 +306,12 @@ impl Controls {
             to_us: Some(to),
             ..self.filter()
         };
-        // What comes in between is asked again.
+        // What arrives in between is asked for again.
         let additions = self.feed.additions();
         let source = self.feed.source(ask_from, to, MoreTables::default());
         self.charted_additions = additions;
         let width_s = u32::try_from(step_us / SECOND_US).unwrap_or(u32::MAX);
-        // Of what the filter names there is nothing in this time, perhaps.
+        // There may be nothing in this time that matches the filter.
         if let Ok(bars) = timeline(&source, &tui::bars(&filter, width_s)) {
             self.chart.take(&bars);
         }
@@ -371,7 +371,7 @@ impl Controls {
                 Ok(answers) => tui::distribution(answers, kind, name),
                 Err(why) => tui::nothing(why),
             },
-            // It stays what it was when it was opened.
+            // It stays as it was when it was opened.
             Some(Opened::Stack) => return,
             None => Page::default(),
         };
@@ -409,7 +409,7 @@ impl Controls {
         tui::draw(&screen, area, buffer);
     }
 
-    /// Place of the chosen row: what was chosen may have gone.
+    /// Position of the chosen row, which may have gone.
     fn place(&self) -> Option<usize> {
         let chosen = self.chosen[self.view as usize].as_ref();
         let found = chosen.and_then(|chosen| self.table.rows.iter().position(|row| row.subject == *chosen));
@@ -503,7 +503,7 @@ impl Controls {
     fn show(&mut self, view: View) {
         self.opened = None;
         self.view = view;
-        // Not every view asks the same.
+        // Different views ask for different things.
         self.is_stale = true;
         self.fill_table();
     }
@@ -528,7 +528,7 @@ impl Controls {
             self.above = moved(self.above, self.page.most_above(height));
         } else if let Some(place) = self.place() {
             let place = moved(place, self.table.rows.len() - 1);
-            // A sum is nothing that could be told from others.
+            // A sum cannot be chosen.
             let is_sum = |at: usize| self.table.rows[at].subject == Subject::Sum;
             let at = match rows > 0 {
                 true => (place..self.table.rows.len()).find(|at| !is_sum(*at)),
@@ -583,7 +583,7 @@ impl Controls {
         }
     }
 
-    /// Only what this lets through, too; shows it in another view.
+    /// Adds a condition to the filter; shows the result in another view.
     fn filter_more(&mut self, word: &str, view: View) {
         let text = match self.filters.last() {
             Some(typed) if !typed.text.is_empty() => format!("{} {word}", typed.text),
@@ -600,7 +600,7 @@ impl Controls {
             KeyCode::Enter => {
                 let text = self.typed.take().unwrap_or_default();
                 if !self.set_filter(text.trim().to_string()) {
-                    // It can be mended.
+                    // It can be corrected.
                     self.typed = Some(text);
                 }
             }
@@ -617,7 +617,7 @@ impl Controls {
         }
     }
 
-    /// False when it is no filter.
+    /// False if it is not a filter.
     fn set_filter(&mut self, text: String) -> bool {
         match filter_line::parse(&text) {
             Ok(_) if text.is_empty() => self.filters.clear(),

@@ -1,4 +1,4 @@
-//! Seconds that can be asked, wherever they come from.
+//! Seconds that can be queried, wherever they come from.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,18 +10,18 @@ use dbtime_report::{MoreTables, Recent, Source};
 use super::replay::Replay;
 
 pub(super) const SECOND_US: i64 = 1_000_000;
-/// Rows of a second have come so long after its end, as a rule.
+/// How long after the end of a second its rows have usually arrived.
 const LATE_US: i64 = 250_000;
-/// So many seconds without rows are shown as such: there is nobody to record, or the recorder gets no CPU.
+/// After this many seconds without rows, time goes on: there is nothing to record, or the recorder gets no CPU.
 const SILENT_S: i64 = 2;
 
-/// What who records and who shows have in common.
+/// What the recording and the showing side share.
 #[derive(Debug)]
 pub(super) struct Shared {
     recent: Mutex<Recent>,
-    /// What is said of the recording now.
+    /// The recording's current message.
     told: Mutex<Option<String>>,
-    /// What is said once.
+    /// Messages to show once.
     said: Mutex<VecDeque<String>>,
     /// A recording is wanted.
     pub(super) wants_recording: AtomicBool,
@@ -40,14 +40,14 @@ impl Shared {
         }
     }
 
-    /// Has something said once.
+    /// Queues a message to show once.
     pub(super) fn say(&self, text: String) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         said.push_back(text);
     }
 
     pub(super) fn recent(&self) -> MutexGuard<'_, Recent> {
-        // Rows are added whole, or not.
+        // Rows are added completely or not at all.
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -59,7 +59,7 @@ impl Shared {
 /// Where rows come from.
 #[derive(Debug)]
 pub(super) enum Feed {
-    /// A server, now.
+    /// A running server.
     Live(Arc<Shared>),
     /// A recording.
     Replay(Box<Replay>),
@@ -70,7 +70,7 @@ impl Feed {
         matches!(self, Feed::Live(_))
     }
 
-    /// What the recording says about itself by now.
+    /// The recording's description so far.
     pub(super) fn meta(&self) -> Meta {
         match self {
             Feed::Live(shared) => shared.recent().meta().clone(),
@@ -78,7 +78,7 @@ impl Feed {
         }
     }
 
-    /// What a row stands for: moments are multiples of it, microseconds.
+    /// Time that a row covers, microseconds: moments are multiples of it.
     pub(super) fn step_us(&self) -> i64 {
         match self {
             Feed::Live(_) => SECOND_US,
@@ -86,7 +86,7 @@ impl Feed {
         }
     }
 
-    /// The begin of the first second and the end of the last one that is over, at this moment (microseconds since the Unix epoch).
+    /// The begin of the first second and the end of the last complete one, at this moment (microseconds since the Unix epoch).
     pub(super) fn bounds(&self, now_us: i64) -> Option<(i64, i64)> {
         match self {
             Feed::Live(shared) => {
@@ -109,7 +109,7 @@ impl Feed {
         }
     }
 
-    /// How often rows came.
+    /// How often rows have arrived.
     pub(super) fn additions(&self) -> u64 {
         match self {
             Feed::Live(shared) => shared.recent().additions(),
@@ -117,7 +117,7 @@ impl Feed {
         }
     }
 
-    /// The first second (microseconds since the Unix epoch) of which rows have come since they had come so often.
+    /// The first second (microseconds since the Unix epoch) for which rows have arrived since there were `additions`.
     pub(super) fn changed_since(&self, additions: u64) -> Option<i64> {
         match self {
             Feed::Live(shared) => shared.recent().changed_since(additions),
@@ -125,7 +125,7 @@ impl Feed {
         }
     }
 
-    /// Begins to write a recording of what is seen, or ends it. The answer is what to say where that cannot be.
+    /// Starts recording what is seen, or stops it. Returns the message if that is impossible.
     pub(super) fn record(&self) -> Option<String> {
         match self {
             Feed::Live(shared) => {
@@ -144,7 +144,7 @@ impl Feed {
         }
     }
 
-    /// What is to be said once, the next of it.
+    /// The next of the messages to show once.
     pub(super) fn said(&self) -> Option<String> {
         match self {
             Feed::Live(shared) => {
@@ -155,7 +155,7 @@ impl Feed {
         }
     }
 
-    /// What is said of the recording now.
+    /// The recording's current message.
     pub(super) fn told(&self) -> Option<String> {
         match self {
             Feed::Live(shared) => shared.told().clone(),
@@ -164,7 +164,7 @@ impl Feed {
     }
 }
 
-/// The end of the last second whose rows have come: `newest` is the begin of the last one that has any.
+/// The end of the last second whose rows have arrived: `newest` is the begin of the last one that has any.
 fn live_end(newest: i64, now_us: i64) -> i64 {
     let whole = |us: i64| us.div_euclid(SECOND_US) * SECOND_US;
     let over = whole(now_us - LATE_US);
@@ -181,13 +181,13 @@ mod tests {
             let us = |s: f64| (s * 1e6) as i64;
             live_end(us(newest), us(now)) / SECOND_US
         };
-        // Its first rows have come, others may be on their way.
+        // Its first rows have arrived, others may follow.
         assert_eq!(at(9.0, 10.1), 9);
         assert_eq!(at(9.0, 10.3), 10);
         assert_eq!(at(8.0, 10.3), 9);
-        // Nobody has anything.
+        // No session has rows.
         assert_eq!(at(3.0, 20.5), 18);
-        // A row of a second that is not over says nothing of others in it.
+        // A row of a second that is not over says nothing about the rest of it.
         assert_eq!(at(10.0, 10.3), 10);
     }
 }

@@ -3,7 +3,7 @@
 use dbtime_report::tui::View;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// What is wanted.
+/// What a key asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     Quit,
@@ -13,14 +13,14 @@ pub(super) enum Action {
     Show(View),
     NextView,
     ViewBefore,
-    /// So many rows down, or up.
+    /// This many rows down, or up.
     Move(i64),
     Order,
     /// Longer (true) or shorter time for the tables.
     Time(bool),
     Filter,
     Freeze,
-    /// So many rows of time on, or back.
+    /// This many rows of time forward, or back.
     Step(i64),
     First,
     Last,
@@ -29,10 +29,10 @@ pub(super) enum Action {
 
 /// A minute, in steps of a second.
 const MINUTE: i64 = 60;
-/// Rows that a page has, for who does not count them.
+/// Rows of a page, for callers that do not know how many fit.
 const PAGE: i64 = 10;
 
-/// What a key means where no text is typed.
+/// What a key means when no text is being typed.
 pub(super) fn action(key: KeyEvent) -> Option<Action> {
     let is_with = |modifier| key.modifiers.contains(modifier);
     if is_with(KeyModifiers::CONTROL) {

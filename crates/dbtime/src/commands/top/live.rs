@@ -1,4 +1,4 @@
-//! A server that runs: a collector, and the last seconds of its rows in memory. Nothing is written unless somebody wants it.
+//! A running server: a collector, and the last seconds of its rows in memory. Nothing is written unless a recording is wanted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,13 +15,13 @@ use super::saving::{Ending as LastRows, Saving, Standings};
 use crate::output::{ProgressLine, say};
 use crate::record::Outcome;
 
-/// Seconds that can be gone back to.
+/// How many seconds one can go back.
 const KEPT_S: i64 = 300;
 /// How long one step waits for events.
 const STEP: Duration = Duration::from_millis(50);
-/// Rows of a second have come so long after its end, as a rule.
+/// How long after the end of a second its rows have usually arrived.
 const USUALLY_LATE_US: i64 = 400_000;
-/// So long after it nothing more of it is waited for.
+/// How long after the end of a second its rows are waited for at most.
 const LATEST_US: i64 = 3_000_000;
 
 pub(super) fn run(
@@ -35,7 +35,7 @@ pub(super) fn run(
     let ending = Ending::when(stop);
     let mut collector = Collector::start(options, &ending)?;
     drop(line);
-    // Threads that are started from now on have no more of them.
+    // Threads started from now on do not have them either.
     collector.give_up_privileges(caller_of_sudo().is_some())?;
     let shared = Arc::new(Shared::new(Recent::new(collector.meta(), KEPT_S)));
     let feed = Feed::Live(Arc::clone(&shared));
@@ -57,7 +57,7 @@ pub(super) fn run(
     recorded.and(shown).and(saved)
 }
 
-/// Takes rows as they come, hands them on, and has them written where that is wanted.
+/// Takes rows as they come, passes them on, and has them written if that is wanted.
 struct Recorder {
     collector: Collector,
     shared: Arc<Shared>,
@@ -70,7 +70,7 @@ struct Recorder {
 }
 
 impl Recorder {
-    /// Until the end.
+    /// Runs until the end.
     fn run(&mut self, is_over: impl Fn() -> bool) -> anyhow::Result<()> {
         let mut has_ended = false;
         let mut noted = 0;
@@ -106,7 +106,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Takes what has come.
+    /// Takes what has arrived.
     fn take(&mut self) {
         if self.collector.rows().is_empty() && !self.collector.has_much_to_take() {
             return;
@@ -121,7 +121,7 @@ impl Recorder {
         recent.add(meta, rows);
     }
 
-    /// Begins a recording, goes on with it or ends it, as is wanted.
+    /// Begins, continues or ends a recording, as wanted.
     fn save(&mut self) {
         let is_wanted = self.shared.wants_recording.load(Ordering::Relaxed);
         if let Some(ending) = self.ending.take() {
@@ -169,7 +169,7 @@ impl Recorder {
         self.shared.is_recording.store(is_recording, Ordering::Relaxed);
     }
 
-    /// Waits for the end of a recording. The answer is its name; none when nothing was recorded.
+    /// Waits for the end of a recording. Returns its name; none if nothing was recorded.
     fn end_saving(&mut self, ending: LastRows) -> anyhow::Result<Option<String>> {
         let outcome = ending.finish()?;
         if outcome.activity_rows == 0 {
@@ -180,7 +180,7 @@ impl Recorder {
         Ok(Some(path))
     }
 
-    /// Ends a recording that goes on, and says where all of them are.
+    /// Ends a recording in progress, and says where all of them are.
     fn end(&mut self) -> anyhow::Result<()> {
         let mut ended = Ok(());
         if let Some(ending) = self.ending.take() {

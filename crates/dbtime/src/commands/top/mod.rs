@@ -1,13 +1,13 @@
-//! `dbtime top`: where database time goes, second by second, on a screen of the terminal. Of a server that runs, or of a recording.
+//! `dbtime top`: where database time goes, second by second, on a terminal screen. Shows a running server, or a recording.
 //!
 //! ```text
 //! live         a collector, and the last seconds of its rows
 //! saving       what is seen, as an ordinary recording
 //! replay       a recording, some seconds of it at a time
-//! feed         what both have in common: seconds that can be asked
+//! feed         what both have in common: seconds that can be queried
 //! controls     what is shown, and what each key changes
 //! keys         which key is which
-//! terminal     the terminal is taken and given back
+//! terminal     taking over the terminal, and giving it back
 //! ```
 
 mod controls;
@@ -47,7 +47,6 @@ use terminal::Taken;
     after_help = "Examples:\n  sudo dbtime top\n  sudo dbtime top --postgres /var/lib/postgresql/15/main --seconds 15\n  sudo dbtime top --exact=calls\n  dbtime top --replay slow.dbt --from 2m\n\nKeys: ? shows them, r records, q quits."
 )]
 pub struct TopArguments {
-    /// Whom
     #[command(flatten)]
     target: TargetOptions,
     /// Replay a recording second by second instead of showing a live server (needs no root)
@@ -62,7 +61,6 @@ pub struct TopArguments {
     /// Samples per second and session
     #[arg(short = 'F', long = "frequency", value_name = "HZ", default_value_t = 99, conflicts_with = "replay", value_parser = any_rate())]
     rate_hz: u32,
-    /// How
     #[command(flatten)]
     precision: Precision,
     /// What is shown of the texts of statements
@@ -75,12 +73,12 @@ pub struct TopArguments {
     text: TextKind,
 }
 
-/// How long one look for keys takes: as soon a signal and a new second are noticed.
+/// How long one wait for keys takes: signals and new seconds are noticed as quickly.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a terminal that takes no output any more is waited for at the end.
+/// How long to wait at the end for a terminal that accepts no output.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Shows the screen until somebody wants no more of it.
+/// Shows the screen until the user quits.
 ///
 /// # Errors
 /// There is no terminal; recording cannot begin; the recording cannot be read.
@@ -91,7 +89,7 @@ pub(super) fn run(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
         Some(_) => memory::bound(None),
         None => mend(),
     }
-    // The terminal must be given back, however often somebody asks to end.
+    // The terminal must be restored, however often the user asks to end.
     let stop = stop_on_signals(Second::Ignored)?;
     memory::give_back();
     match Seen::of(arguments)? {
@@ -107,7 +105,7 @@ pub(super) fn run(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
 enum Seen {
     /// A recording, from its begin or from a moment on.
     Recording { path: PathBuf, from: Option<String> },
-    /// What goes on.
+    /// A running server.
     Server(Options),
 }
 
@@ -129,7 +127,7 @@ impl Seen {
     }
 }
 
-/// The screen, in a thread of its own: it never keeps waiting who records.
+/// The screen, in its own thread: it never delays the recorder.
 struct ScreenThread(JoinHandle<anyhow::Result<()>>);
 
 impl ScreenThread {
@@ -144,7 +142,7 @@ impl ScreenThread {
         let thread = std::thread::Builder::new()
             .name("screen".to_string())
             .spawn(move || {
-                // It draws what is in memory. A recording is read as long as it is played.
+                // It draws what is in memory. A recording is read while it is played.
                 if feed.is_live() {
                     give_up_all_privileges()?;
                 }

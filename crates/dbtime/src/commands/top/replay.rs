@@ -1,4 +1,4 @@
-//! A recording that is played again: some seconds of it are in memory at a time.
+//! A recording that is replayed: some seconds of it are in memory at a time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::feed::{Feed, SECOND_US};
 use crate::output::say;
 use crate::usage::Usage;
 
-/// Steps that are read beyond those that are asked for, on each side: what comes next is there already.
+/// Steps to read beyond those asked for, on each side: the next ones are in memory already.
 const AHEAD: i64 = 300;
 
 /// See the module.
@@ -110,7 +110,7 @@ impl Replay {
             None => {
                 let beyond = AHEAD.saturating_mul(self.step_us);
                 let around = self.load(from_us.saturating_sub(beyond), to_us.saturating_add(beyond));
-                // Too many rows: those that are asked for come before those around them.
+                // Too many rows: those asked for have priority over those around them.
                 match around.2.is_cut() {
                     true => self.load(from_us, to_us),
                     false => around,
@@ -135,7 +135,7 @@ impl Replay {
         (from_us, to_us, recent)
     }
 
-    /// What could not be read, or not be kept.
+    /// What could not be read or kept.
     pub(super) fn told(&self) -> Option<&str> {
         self.told.as_deref()
     }

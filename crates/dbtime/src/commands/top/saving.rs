@@ -1,6 +1,6 @@
-//! What is seen, as an ordinary recording: what is kept in memory, and what comes from then on.
+//! What is seen, as an ordinary recording: what is in memory, and what comes from then on.
 //!
-//! A slow disk keeps nobody from looking at sessions: see [`Sink`].
+//! A slow disk does not stop the display: see [`Sink`].
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -16,15 +16,15 @@ use dbtime_report::Recent;
 use super::feed::{SECOND_US, Shared};
 use crate::record::{Finishing, Outcome, Output, Part, Progress, Sink};
 
-/// What a killed dbtime loses at most.
+/// The most that a killed dbtime loses.
 const SEGMENT: Duration = Duration::from_secs(5);
 
-/// How the recorder stood, second by second: what it counts is of all its time, a recording tells of its own.
+/// The recorder's counters, second by second: they cover its whole run, a recording only its own time.
 #[derive(Debug, Default)]
 pub(super) struct Standings(VecDeque<(i64, Quality, Cost)>);
 
 impl Standings {
-    /// Takes how it stands, and forgets what was before all that is kept.
+    /// Adds the current counters, and forgets those from before everything that is kept.
     pub(super) fn add(&mut self, meta: &Meta, oldest_us: Option<i64>) {
         if self
             .0
@@ -40,7 +40,7 @@ impl Standings {
         }
     }
 
-    /// How it stood then.
+    /// The counters at that moment.
     fn at(&self, us: i64) -> (Quality, Cost) {
         let before = self.0.iter().rev().find(|(at, ..)| *at <= us);
         before.map_or_else(Default::default, |(_, quality, cost)| {
@@ -57,17 +57,17 @@ pub(super) struct Saving {
     notes: Vec<Note>,
     before: (Quality, Cost),
     pending: Rows,
-    /// Its end, once somebody wants it to end.
+    /// Its end, once it has been asked to end.
     until_us: Option<i64>,
     described: Described,
     next: Instant,
 }
 
 impl Saving {
-    /// Begins with all that is kept, in the directory in which dbtime was started. `meta`: how things stand.
+    /// Begins with everything in memory, in the directory where dbtime was started. `meta`: the current state.
     ///
     /// # Errors
-    /// Nothing can be made there.
+    /// Nothing can be created there.
     pub(super) fn begin(meta: &Meta, standings: &Standings, shared: &Arc<Shared>) -> anyhow::Result<Saving> {
         let here = std::env::current_dir().context("the directory in which dbtime was started")?;
         let directory = Directory::open(&here).with_context(|| here.display().to_string())?;
@@ -109,7 +109,7 @@ impl Saving {
     /// Takes rows as they come.
     pub(super) fn add(&mut self, rows: &Rows) {
         let mut rows = rows.clone();
-        // Of the second before the first one there is a part only.
+        // Only a part of the second before the first one is there.
         let first = self.start_us.div_euclid(SECOND_US) * SECOND_US;
         let mut later = rows.split_off_times(first);
         later.sessions = rows.sessions;
@@ -119,9 +119,9 @@ impl Saving {
         self.pending.append(later);
     }
 
-    /// Hands on what has come when it is time. False: it is over, something went wrong.
+    /// Passes on what has arrived, if it is time. False if recording has failed.
     pub(super) fn go_on(&mut self, meta: impl FnOnce() -> Meta, recent: &Recent) -> bool {
-        // Somebody who wanted it to end may have thought better of it.
+        // A request to end it may have been withdrawn.
         self.until_us = None;
         let mut tell = telling(&self.shared);
         self.sink.tell(&mut tell);
@@ -133,7 +133,7 @@ impl Saving {
         self.sink.is_writing()
     }
 
-    /// The end of it, which is that of the second that has begun: times of parts of it are not known.
+    /// Its end: the end of the current second, because times of parts of it are not known.
     pub(super) fn until_us(&mut self, now_us: i64) -> i64 {
         let next = now_us
             .div_euclid(SECOND_US)
@@ -142,7 +142,7 @@ impl Saving {
         *self.until_us.get_or_insert(next)
     }
 
-    /// What waits, with what describes it.
+    /// What is waiting, with its descriptions.
     fn part(&mut self, meta: Meta, recent: &Recent) -> Part {
         let mut rows = std::mem::take(&mut self.pending);
         if let Some(until_us) = self.until_us {
@@ -171,7 +171,7 @@ impl Saving {
         }
     }
 
-    /// Ends it: what waits is the last of it.
+    /// Ends it with what is waiting.
     pub(super) fn end(mut self, meta: Meta, recent: &Recent) -> Ending {
         let last = self.part(meta, recent);
         Ending {
@@ -196,13 +196,13 @@ impl Ending {
     /// Waits until all of it is on the disk.
     ///
     /// # Errors
-    /// Something of it could not be written.
+    /// Some of it could not be written.
     pub(super) fn finish(self) -> anyhow::Result<Outcome> {
         self.last.finish(&mut telling(&self.shared))
     }
 }
 
-/// Notes go where the screen is drawn.
+/// Shows notes on the screen.
 fn telling(shared: &Arc<Shared>) -> impl FnMut(Progress<'_>) + use<> {
     let shared = Arc::clone(shared);
     move |progress| {
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(standings.at(80 * SECOND_US).0.lost, 800);
         assert_eq!(standings.at(80 * SECOND_US + 500_000).0.lost, 800);
         assert!(standings.0.len() < 40, "{}", standings.0.len());
-        // Before all that is known nothing had happened.
+        // Nothing had happened before the first known second.
         assert_eq!(standings.at(-1).0.lost, 0);
     }
 }

@@ -1,4 +1,4 @@
-//! The terminal is taken for a screen, and given back however that ends.
+//! Takes over the terminal for a screen, and restores it however that ends.
 
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,13 +18,13 @@ use rustix::termios::tcgetwinsize;
 use super::guard;
 use crate::usage::Usage;
 
-/// Whether there is something to give back.
+/// Whether there is something to restore.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// What the terminal can show.
 ///
 /// # Errors
-/// There is none, or it cannot show a screen.
+/// There is no terminal, or it cannot show a screen.
 pub(super) fn check() -> Result<Colours, Usage> {
     if !io::stdout().is_terminal() {
         return Err(Usage(
@@ -49,20 +49,20 @@ pub(super) fn check() -> Result<Colours, Usage> {
     ))
 }
 
-/// True when it has been closed, which is no signal to a process that ignores hangups (`nohup`). Whoever looks for keys then would look
-/// for ever: crossterm 0.29 reads until there is nothing to read, and an end of file is not nothing.
+/// True if it has been closed, which a process that ignores hangups (`nohup`) gets no signal for. Looking for keys would then never return:
+/// crossterm 0.29 reads until nothing is left, and an end of file does not count as nothing.
 pub(super) fn is_gone() -> bool {
     let mut wanted = libc::pollfd {
         fd: libc::STDOUT_FILENO,
         events: 0,
         revents: 0,
     };
-    // SAFETY: one element, which lives as long as the call; it does not wait.
+    // SAFETY: one element, which outlives the call; it does not wait.
     let ready = unsafe { libc::poll(&raw mut wanted, 1, 0) };
     ready > 0 && wanted.revents & (libc::POLLHUP | libc::POLLERR) != 0
 }
 
-/// The terminal, as long as it is taken.
+/// The terminal, while it is taken.
 pub(super) struct Taken {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     size: Size,
@@ -72,12 +72,12 @@ impl Taken {
     /// Takes it.
     ///
     /// # Errors
-    /// It does not let itself be taken.
+    /// The terminal cannot be taken.
     pub(super) fn take() -> io::Result<Taken> {
         enable_raw_mode()?;
         IS_TAKEN.store(true, Ordering::SeqCst);
         let size = size();
-        // By itself it would ask for the size before each drawing, and open the terminal anew for that.
+        // By default it would query the size before each drawing, and open the terminal again for that.
         let viewport = TerminalOptions {
             viewport: Viewport::Fixed(Rect::from((Position::ORIGIN, size))),
         };
@@ -95,7 +95,7 @@ impl Taken {
     /// Its columns and rows, to which drawings are fitted from now on.
     ///
     /// # Errors
-    /// It takes no output.
+    /// The terminal accepts no output.
     pub(super) fn size(&mut self) -> io::Result<Size> {
         let size = size();
         if self.size != size {
@@ -108,7 +108,7 @@ impl Taken {
     /// Shows what is drawn.
     ///
     /// # Errors
-    /// It takes no output.
+    /// The terminal accepts no output.
     pub(super) fn draw(&mut self, draw: impl FnOnce(Rect, &mut Buffer)) -> io::Result<()> {
         self.terminal
             .draw(|frame| draw(frame.area(), frame.buffer_mut()))?;
@@ -116,7 +116,7 @@ impl Taken {
     }
 }
 
-/// Columns and rows of the terminal; those of the first ones where it does not say.
+/// Columns and rows of the terminal; 80 x 24, the classic size, if it does not say.
 fn size() -> Size {
     match tcgetwinsize(io::stdout()) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => Size::new(size.ws_col, size.ws_row),
@@ -130,7 +130,7 @@ impl Drop for Taken {
     }
 }
 
-/// Gives it back, once.
+/// Restores it, once.
 fn give_back() {
     if IS_TAKEN.swap(false, Ordering::SeqCst) {
         write_given_back(&mut io::stdout());
@@ -142,11 +142,11 @@ fn give_back() {
 
 /// Shows the screen that was there before, and the cursor.
 pub(super) fn write_given_back(out: &mut impl Write) {
-    // Nobody is left to be told that this did not work.
+    // There is nobody left to report a failure to.
     let _ = execute!(out, LeaveAlternateScreen, Show);
 }
 
-/// The same of a terminal that takes no output: its modes only.
+/// The same for a terminal that accepts no output: restores only its modes.
 pub(super) fn give_back_modes() {
     if IS_TAKEN.swap(false, Ordering::SeqCst) {
         let _ = disable_raw_mode();
@@ -154,7 +154,7 @@ pub(super) fn give_back_modes() {
     }
 }
 
-/// Whoever panics does so on the screen that was there before, where the message stays.
+/// Makes a panic restore the previous screen first, so that its message stays visible.
 pub(super) fn give_back_on_panic() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -178,7 +178,7 @@ mod tests {
     const PANICS: &str = "DBTIME_TEST_PANICS";
     const MESSAGE: &str = "this is a mistake in a screen";
 
-    /// Both sides of a terminal: what sits before it, and what runs on it.
+    /// Both ends of a pseudoterminal: the user's, and the program's.
     fn terminal() -> (File, OwnedFd) {
         let (mut outside, mut inside) = (-1, -1);
         let none = std::ptr::null_mut();
@@ -220,7 +220,7 @@ mod tests {
             .expect("this program can be run again");
         assert!(!status.success());
         assert_eq!(modes(&inside), before);
-        // What it wrote is less than a terminal holds.
+        // It writes less than a terminal buffers.
         let reader = std::thread::spawn(move || {
             let mut written = Vec::new();
             let mut buffer = [0; 4_096];

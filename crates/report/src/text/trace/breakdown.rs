@@ -50,7 +50,7 @@ fn table(trace: &Trace) -> Table {
     table
 }
 
-/// What is known of unaccounted time, and of what is counted twice or nowhere. Each sentence stands on a number of its own.
+/// What is known about unaccounted time, and what is counted twice or nowhere. Each sentence has a number of its own.
 fn doubts(trace: &Trace, page: &mut Page) {
     let seconds = |ns: i128| exact_seconds(ns / 1_000);
     let calls = &trace.call_view;

@@ -78,7 +78,7 @@ fn mean_and_max(latency: &Histogram) -> [String; 2] {
     ]
 }
 
-/// Histograms have the columns in which there is anything at all.
+/// The columns of histograms: from the first to the last in which there is anything.
 struct Columns(Vec<usize>);
 
 impl Columns {

@@ -5,10 +5,10 @@ use crate::number::exact_seconds;
 use crate::text::page::{Page, Table};
 use crate::trace::{Throughput, Trace, TraceFacts};
 
-/// Rows of I/O over time, at most.
+/// Most rows of I/O over time.
 const SPANS: u32 = 20;
 
-/// Gaps and calls in flight, at most.
+/// Most gaps, and calls in flight.
 const LINES: usize = 10;
 
 pub(super) fn render(trace: &Trace, page: &mut Page) {

@@ -12,7 +12,7 @@ use super::page::Page;
 use crate::report::Report;
 use crate::trace::Trace;
 
-/// Longer texts of SQL are cut before they are laid out: a table shows a few lines of them.
+/// Longer SQL texts are cut before layout: a table shows a few lines of them.
 const SQL_CHARACTERS: usize = 400;
 
 pub(super) fn render(report: &Report, page: &mut Page) {
@@ -27,7 +27,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     io::render(trace, page);
 }
 
-/// How much of a trace there is, and what of it was not understood.
+/// How long the trace is, and what of it was not understood.
 fn head(trace: &Trace, report: &Report, page: &mut Page) {
     let files = match trace.files.as_slice() {
         [file] => file.file.path.clone(),
@@ -65,7 +65,7 @@ fn head(trace: &Trace, report: &Report, page: &mut Page) {
     }
 }
 
-/// The beginning of a text of SQL in one line.
+/// The beginning of an SQL text in one line.
 fn sql_line(text: Option<&str>) -> String {
     let Some(text) = text else {
         return "[text not known]".to_string();

@@ -6,7 +6,7 @@ use crate::sums;
 use crate::text::page::{Page, Table, percent};
 use crate::trace::Trace;
 
-/// Events of a statement, at most.
+/// Most events of a statement.
 const EVENTS: usize = 8;
 
 pub(super) fn render(trace: &Trace, page: &mut Page) {

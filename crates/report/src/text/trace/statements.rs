@@ -118,7 +118,7 @@ fn calls(top: &[TracedStatement], page: &mut Page) {
     page.table(&table);
 }
 
-/// Sets of values, and executions, of a statement, at most.
+/// Most sets of values, and executions, of a statement.
 const BIND_SETS: usize = 10;
 
 fn binds(trace: &Trace, top: &[TracedStatement], page: &mut Page) {
@@ -155,7 +155,7 @@ fn binds(trace: &Trace, top: &[TracedStatement], page: &mut Page) {
     }
 }
 
-/// Executions of a statement one by one, with the values of its bind variables.
+/// Individual executions of a statement, with the values of its bind variables.
 fn bound_executions(statement: &TracedStatement, page: &mut Page) {
     if statement.bound_executions.is_empty() {
         return;
@@ -261,7 +261,7 @@ fn plans(trace: &Trace, top: &[TracedStatement], page: &mut Page) {
     }
 }
 
-/// Deeper steps are indented no further.
+/// Deeper steps are not indented further.
 fn indent(depth: usize) -> String {
     "  ".repeat(depth.min(12))
 }

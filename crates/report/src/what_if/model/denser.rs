@@ -1,11 +1,11 @@
-//! What transactions may take less where a load becomes denser: an allowance of the interval, and no part of what is predicted.
+//! What transactions may need less of when a load becomes denser: an allowance in the interval, not part of the prediction.
 //!
-//! Three things make a transaction of a rare load longer than one of a dense load, and none of them is told apart in a recording as
-//! such. **Who sleeps has to be woken**: the time in run queues and the CPU time in a wait event go with the waits; of several
-//! that one event woke together (a flush of the log, all that waited for it) most of it is the run queue. The recording has it by
-//! wait event. **CPUs that do something else meanwhile are cold**: caches, translations and branch predictors, and CPUs that had
-//! gone to sleep. How much of the CPU time that is no recording says. The less of the time a session runs the more it may be, and
-//! it is no more than what makes the CPU time of a second stay what it was. **The run queue** is as much shorter as the work is.
+//! Three things make a transaction of a sparse load longer than one of a dense load, and a recording does not show any of them as such.
+//! **Sleepers have to be woken**: the time in run queues and the CPU time in a wait event go with the waits; if one event woke several
+//! sessions together (a flush of the log, all that waited for it) most of it is the run queue. The recording has it by wait event. **CPUs
+//! that do something else meanwhile are cold**: caches, TLBs and branch predictors, and CPUs that had gone to sleep. No recording says how
+//! much of the CPU time that is. The less of the time a session runs the more it may be, and it is no more than would keep the CPU time per
+//! second unchanged. **The run queue** shrinks as much as the work does.
 
 use std::collections::BTreeMap;
 
@@ -14,28 +14,28 @@ use super::super::recorded::{Kind, Part, is_called};
 use super::super::spec::{Changed, WhatIf};
 use super::{Demand, Facts, Fitted, FittedModel, Model, TRANSACTIONS, is_in_event, search};
 
-/// So much CPU of a transaction may come of what is cold, at most, seconds: indirect costs of a context switch are from some
-/// microseconds to more than one thousand (Li, Ding and Shen, Quantifying the cost of context switch, 2007).
+/// Most CPU time of a transaction that may be due to cold CPUs, seconds: the indirect cost of a context switch is from some microseconds to
+/// more than one thousand (Li, Ding and Shen, Quantifying the cost of context switch, 2007).
 const MOST_COLD: f64 = 0.001;
 
-/// See the module. Of a transaction, seconds.
+/// See the module. Seconds per transaction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in super::super) struct Denser {
-    /// In run queues, in waits that are gone.
+    /// In run queues, from waits that are gone.
     pub(in super::super) run_queue: f64,
-    /// CPU time in such waits that what is predicted still has.
+    /// CPU time in such waits that the prediction still has.
     pub(in super::super) cpu_of_waits: f64,
-    /// How much more CPU time of a second is wanted than was recorded, as a factor.
+    /// By what factor more CPU time per second is wanted than was recorded.
     pub(in super::super) density: f64,
-    /// CPU time besides: as it is predicted, and at least.
+    /// Other CPU time: as predicted, and at least.
     pub(in super::super) cpu: [f64; 2],
-    /// Throughput with all of that, as a part of what it is without.
+    /// Throughput with all of that, relative to that without.
     pub(in super::super) throughput: f64,
-    /// The same of the DB time of a transaction.
+    /// The same for the DB time of a transaction.
     pub(in super::super) response: f64,
 }
 
-/// What of a transaction's CPU time is left.
+/// The part of a transaction's CPU time that is left.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Eased {
     /// Of all of it.
@@ -44,7 +44,7 @@ pub(super) struct Eased {
 }
 
 impl Eased {
-    /// Of time that was spent so.
+    /// The part that is left of time spent like this.
     pub(super) fn left(&self, part: &Part) -> f64 {
         match part.kind {
             Kind::Cpu => self.warm * (1.0 - self.gone.share(part)),
@@ -53,7 +53,7 @@ impl Eased {
     }
 }
 
-/// Which part of the blocked time in a wait event is gone, by class and event.
+/// The part of the blocked time in a wait event that is gone, by class and event.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Gone(BTreeMap<(String, String), f64>);
 
@@ -85,7 +85,7 @@ impl Gone {
         self.0.get(&key).copied().unwrap_or(0.0)
     }
 
-    /// Seconds of a transaction in run queues that go with these waits. Those within a flush of the log are a part of its length.
+    /// Run-queue time, seconds per transaction, that goes with these waits. Within a flush of the log it is part of the flush.
     fn run_queue(&self, demands: &[Demand]) -> f64 {
         let all: f64 = demands.iter().map(|demand| demand.transactions).sum();
         let of = |demand: &Demand| {
@@ -98,7 +98,7 @@ impl Gone {
     }
 }
 
-/// Whether nobody would wait so: in an event that is gone, for somebody in such an event, or for a lock that is held for no time.
+/// Whether nobody would wait like this: in an event that is gone, for somebody in such an event, or for a lock that is held for no time.
 fn is_gone(part: &Part, changes: &[WhatIf]) -> bool {
     let mut gone = changes.iter().filter(|change| change.factor <= 0.0);
     gone.any(|change| match &change.what {
@@ -108,7 +108,7 @@ fn is_gone(part: &Part, changes: &[WhatIf]) -> bool {
     })
 }
 
-/// What is left of so many seconds of CPU of a transaction, as a part, at a density.
+/// The part that is left, at a density, of this many seconds of CPU per transaction.
 fn warm(density: f64, cpu: f64) -> f64 {
     if density <= 1.0 || cpu <= 0.0 {
         return 1.0;
@@ -116,7 +116,7 @@ fn warm(density: f64, cpu: f64) -> f64 {
     (1.0 / density).max(1.0 - MOST_COLD / cpu)
 }
 
-/// Seconds of CPU of a transaction, flushes of the log apart.
+/// CPU time, seconds per transaction, without flushes of the log.
 fn cpu(network: &Network, demands: &[Demand]) -> f64 {
     let all: f64 = demands.iter().map(|demand| demand.transactions).sum();
     let of_client = |stages: &Vec<Stage>| -> f64 {
@@ -135,7 +135,7 @@ fn cpu(network: &Network, demands: &[Demand]) -> f64 {
 }
 
 impl Model<'_> {
-    /// What transactions may take less where so many times as many are predicted. None: nothing of it.
+    /// What transactions may need less of if this many times as many are predicted. None: nothing.
     pub(in super::super) fn denser(
         &self,
         of: &FittedModel,
@@ -178,7 +178,7 @@ impl Model<'_> {
         })
     }
 
-    /// How many strangers want a CPU by what is queued without what goes with waits that are gone, seconds of a transaction.
+    /// The number of strangers that explains the run queue without what goes with waits that are gone, seconds per transaction.
     fn strangers_without(&self, of: &FittedModel, demands: &[Demand], facts: &Facts, gone: f64) -> f64 {
         if gone <= 0.0 {
             return of.fitted.strangers;
@@ -208,8 +208,8 @@ mod tests {
         }
     }
 
-    /// Two clients with twice as many transactions of the one as of the other: each waits for its flush or that of others (three quarters) or
-    /// for one that has the lock and runs (a quarter).
+    /// Two clients, one with twice as many transactions as the other: each waits for its own flush or that of others (three quarters) or
+    /// for one that holds the lock and runs (a quarter).
     fn demands() -> Vec<Demand> {
         let of = |transactions: f64, queued: f64| {
             let in_line = |root| part(Kind::InLine, "LWLock", "WALWrite", Some(root));
@@ -253,7 +253,7 @@ mod tests {
         let gone = Gone::of(&demands, &changes("hold:WALWrite=0"));
         close(gone.share(&part(Kind::Cpu, "LWLock", "WALWrite", None)), 1.0);
         close(gone.run_queue(&demands), 0.000_6);
-        // Who waits for a shorter time has to be woken as often; what a statement did that is gone, others do.
+        // A shorter wait needs as many wakeups; and what a removed statement did, others do.
         for change in ["event:IO:WALSync=0.01", "hold:WALWrite=0.5", "query:0=0"] {
             let gone = Gone::of(&demands, &changes(change));
             assert_eq!(gone, Gone::default(), "{change}");
@@ -266,9 +266,9 @@ mod tests {
         close(warm(1.0, 0.000_5), 1.0);
         close(warm(0.4, 0.000_5), 1.0);
         close(warm(4.0, 0.0), 1.0);
-        // The CPU of a second stays what it was.
+        // CPU per second stays the same.
         close(warm(4.0, 0.000_8), 0.25);
-        // Of 10 ms no more than one may have been cold.
+        // Of 10 ms no more than one may be due to cold CPUs.
         close(warm(4.0, 0.010), 0.9);
     }
 
