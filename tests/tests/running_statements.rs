@@ -1,8 +1,9 @@
-//! Statements that ran already when the recorder came, and the user and system CPU of statements.
+//! Statements that ran already when the recorder came, texts that can only be read while their statement runs, and the user and
+//! system CPU of statements.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use dbtime::throwaway::Options;
+use dbtime::throwaway::{Options, SUPERUSER};
 use dbtime_model::State;
 use dbtime_tests::{
     Recorder, Session, assert_close, builds, distribution, needs_recording, say, wait_for_state,
@@ -48,6 +49,59 @@ fn a_statement_that_ran_already_has_its_text_and_its_time_from_then_on() {
             let truth = end.duration_since(start).expect("it ended later").as_secs_f64();
             say(&format!("{}: {seconds:.4} s of {truth:.4} s", build.name));
             assert_close(&build.name, seconds, truth, 0.02, 0.03 + recorded.stolen);
+        }
+    }
+}
+
+#[test]
+fn texts_are_what_they_are_in_the_encoding_of_their_database() {
+    needs_recording!();
+    // Different literals do not make a different statement, but another number of them does.
+    let statement = |literals: usize, text: &str| {
+        let literals = format!(", '{text}'").repeat(literals);
+        format!("SELECT pg_sleep(0.3){literals}")
+    };
+    for build in builds(&[14, 18]) {
+        let cluster = build.start(Options::default().set("compute_query_id", "on"));
+        let recorder = Recorder::server(&cluster, &["--text", "full"]);
+        let mut sent = Vec::new();
+        for (encoding, text) in [
+            ("UTF8", "é ю あ"),
+            ("LATIN1", "é"),
+            ("LATIN9", "œuvre à 1 €"),
+            ("WIN1252", "“é”"),
+            ("KOI8R", "дата"),
+            ("EUC_JP", "日本語"),
+            // No encoding: what a client sends.
+            ("SQL_ASCII", "é ю あ"),
+        ] {
+            let name = encoding.to_lowercase();
+            cluster
+                .psql(&format!(
+                    "CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0 LOCALE 'C'"
+                ))
+                .expect("a database");
+            let mut session = Session::connect_as(&cluster, SUPERUSER, &name);
+            // One that the server shows in full, and one that it cuts.
+            for text in [text, &text.repeat(300)] {
+                let statement = statement(sent.len() + 1, text);
+                session.run(&statement);
+                sent.push((encoding, statement));
+            }
+            session.wait_until_idle();
+        }
+        let texts: Vec<String> = recorder
+            .stop()
+            .statements()
+            .into_values()
+            .map(|(_, text)| text)
+            .collect();
+        for (encoding, statement) in sent {
+            assert!(
+                texts.contains(&statement),
+                "{}, {encoding}: {statement}: {texts:?}",
+                build.name
+            );
         }
     }
 }

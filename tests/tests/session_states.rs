@@ -148,17 +148,10 @@ fn what_the_application_calls_itself_is_followed() {
     let cluster = distribution().start(Options::default());
     let mut session = Session::connect_with(&cluster, "-c application_name=first");
     let recorder = Recorder::server(&cluster, &[]);
-    let mut short = 0;
     let begin = Instant::now();
     session.run("SELECT pg_sleep(2.2)");
     session.run("SET application_name = '</script>'; SELECT pg_sleep(2.2)");
     let mut late = begin.elapsed().as_secs_f64() - 4.4;
-    for _ in 0..10 {
-        let mut other = Session::connect_with(&cluster, "-c application_name=short");
-        other.burn(Duration::from_millis(150));
-        other.end();
-        short += 1;
-    }
     let begin = Instant::now();
     session.run("SET application_name = 'first'; SELECT pg_sleep(2.2)");
     late += begin.elapsed().as_secs_f64() - 2.2;
@@ -177,11 +170,6 @@ fn what_the_application_calls_itself_is_followed() {
         so.filter(|of| of["pid"] == session.pid()).count()
     };
     assert_eq!((of("first"), of("</script>")), (1, 1), "{sessions:#?}");
-    let named = sessions.iter().filter(|of| of["application"] == "short").count();
-    say(&format!(
-        "{named} of {short} short sessions have told their application"
-    ));
-    assert!(named * 10 >= short * 8, "{named} of {short}");
     for of in sessions.iter().filter(|of| of["pid"] == session.pid()) {
         assert_eq!(of["accounted_ns"], of["elapsed_ns"], "{of:#}");
     }

@@ -2,9 +2,10 @@
 //! time.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use dbtime::throwaway::Options;
-use dbtime_tests::{Recorded, Recorder, distribution, needs_recording, pgbench};
+use dbtime_tests::{Recorded, Recorder, Session, distribution, needs_recording, pgbench, say};
 use serde_json::Value;
 
 /// A wait event and state is compared if it has this share of DB time.
@@ -127,4 +128,22 @@ fn sessions_of_a_statement_each_are_split_as_the_exact_tier_says() {
     }
     let text = sampled.text(&[]);
     assert!(text.contains("connecting cost "), "{text}");
+}
+
+#[test]
+fn sessions_that_last_a_moment_tell_their_application() {
+    needs_recording!();
+    const SESSIONS: usize = 10;
+    let cluster = distribution().start(Options::default());
+    let recorder = Recorder::server(&cluster, &[]);
+    for _ in 0..SESSIONS {
+        let mut session = Session::connect_with(&cluster, "-c application_name=short");
+        session.burn(Duration::from_millis(150));
+        session.end();
+    }
+    let report = report(&recorder.stop());
+    let sessions = report["sessions"].as_array().expect("sessions");
+    let named = sessions.iter().filter(|of| of["application"] == "short").count();
+    say(&format!("{named} of {SESSIONS} have told their application"));
+    assert!(named * 10 >= SESSIONS * 8, "{named} of {SESSIONS}");
 }

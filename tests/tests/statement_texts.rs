@@ -1,69 +1,15 @@
-//! Which text and which id a statement has. Texts are asked for while statements are executed: on a host that others keep busy that can be
-//! too late.
+//! Which text and which id a statement has.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dbtime::throwaway::{Options, SUPERUSER};
-use dbtime_tests::{Recorder, Session, builds, distribution, every_version, needs_recording, number, say};
+use dbtime::throwaway::Options;
+use dbtime_tests::{Recorder, Session, distribution, every_version, needs_recording, number, say};
 use serde_json::Value;
 
 /// Statements that the server tells apart, whatever their literals.
 const OF_ONE: &str = "SELECT count(*) FROM pg_class";
 const OF_OTHERS: &str = "SELECT max(oid) FROM pg_proc";
-
-#[test]
-fn texts_are_what_they_are_in_the_encoding_of_their_database() {
-    needs_recording!();
-    // Different literals do not make a different statement, but another number of them does.
-    let statement = |literals: usize, text: &str| {
-        let literals = format!(", '{text}'").repeat(literals);
-        format!("SELECT pg_sleep(0.3){literals}")
-    };
-    for build in builds(&[14, 18]) {
-        let cluster = build.start(Options::default().set("compute_query_id", "on"));
-        let recorder = Recorder::server(&cluster, &["--text", "full"]);
-        let mut sent = Vec::new();
-        for (encoding, text) in [
-            ("UTF8", "é ю あ"),
-            ("LATIN1", "é"),
-            ("LATIN9", "œuvre à 1 €"),
-            ("WIN1252", "“é”"),
-            ("KOI8R", "дата"),
-            ("EUC_JP", "日本語"),
-            // No encoding: what a client sends.
-            ("SQL_ASCII", "é ю あ"),
-        ] {
-            let name = encoding.to_lowercase();
-            cluster
-                .psql(&format!(
-                    "CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0 LOCALE 'C'"
-                ))
-                .expect("a database");
-            let mut session = Session::connect_as(&cluster, SUPERUSER, &name);
-            // One that the server shows in full, and one that it cuts.
-            for text in [text, &text.repeat(300)] {
-                let statement = statement(sent.len() + 1, text);
-                session.run(&statement);
-                sent.push((encoding, statement));
-            }
-            session.wait_until_idle();
-        }
-        let texts: Vec<String> = recorder
-            .stop()
-            .statements()
-            .into_values()
-            .map(|(_, text)| text)
-            .collect();
-        for (encoding, statement) in sent {
-            assert!(
-                texts.contains(&statement),
-                "{}, {encoding}: {statement}: {texts:?}",
-                build.name
-            );
-        }
-    }
-}
 
 #[test]
 fn a_fingerprint_is_that_of_all_statements_that_are_sent_at_once() {
