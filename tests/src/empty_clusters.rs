@@ -3,11 +3,11 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Mutex;
 
 use dbtime::throwaway::Cluster;
 
+use crate::folder::copy_with_owners;
 use crate::servers::Server;
 
 /// One thread makes it while the others wait.
@@ -19,13 +19,15 @@ static MAKING: Mutex<()> = Mutex::new(());
 /// When it cannot be made.
 pub(crate) fn initialised(server: &Server, checksums: bool) -> PathBuf {
     let initdb = fs::metadata(server.program("initdb")).expect("each build has initdb");
-    // A copy of a build keeps the files' times, so it shares the cluster.
+    // A copy of a build keeps the files' times, so it shares the cluster. Root's servers run as another user than those of anybody else.
     let (major, bytes, time) = (server.major, initdb.len(), initdb.mtime());
+    // SAFETY: geteuid reads the caller's credentials and cannot fail.
+    let user = unsafe { libc::geteuid() };
     let checked = if checksums { "-checksums" } else { "" };
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("tests/ is inside the repository");
-    let kept = root.join(format!("target/clusters/{major}-{bytes}-{time}{checked}"));
+    let kept = root.join(format!("target/clusters/{major}-{bytes}-{time}-{user}{checked}"));
     let _one = MAKING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if kept.is_dir() {
         return kept;
@@ -38,16 +40,7 @@ pub(crate) fn initialised(server: &Server, checksums: bool) -> PathBuf {
     fs::create_dir_all(parent).expect("target can be written to");
     let unfinished = tempfile::tempdir_in(parent).expect("target can be written to");
     let copy = unfinished.path().join("data");
-    let copied = Command::new("cp")
-        .arg("-a")
-        .arg(cluster.data_dir())
-        .arg(&copy)
-        .status();
-    assert!(
-        copied.is_ok_and(|status| status.success()),
-        "{} can be copied",
-        copy.display()
-    );
+    copy_with_owners(cluster.data_dir(), &copy);
     let renamed = fs::rename(&copy, &kept);
     assert!(
         renamed.is_ok() || kept.is_dir(),

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// All files in a folder and below, with their contents, by path.
 ///
@@ -40,4 +41,20 @@ pub fn copy(from: &Path, to: &Path) {
             fs::copy(&path, &to).expect("a file");
         }
     }
+}
+
+/// Copies a folder with the owners, modes and times of its files; into `to`, if that exists, else to that name.
+///
+/// # Panics
+/// When it cannot be copied.
+#[track_caller]
+pub(crate) fn copy_with_owners(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").arg(from).arg(to).status();
+    let is_whole = copied.is_ok_and(|status| status.success());
+    assert!(
+        is_whole,
+        "{} cannot be copied to {}",
+        from.display(),
+        to.display()
+    );
 }

@@ -3,12 +3,12 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use dbtime::throwaway::{Cluster, Options, Programs};
 use tempfile::TempDir;
 
 use crate::command::open_directory;
+use crate::folder::copy_with_owners;
 use crate::{empty_clusters, skip};
 
 /// Majors that scripts/postgres-builds.sh fetches.
@@ -44,12 +44,7 @@ impl Server {
     pub(crate) fn copy(&self, name: &str) -> Server {
         let tree = self.bin_dir.parent().expect("programs lie in a tree");
         let copy = open_directory();
-        let done = Command::new("cp").arg("-a").arg(tree).arg(copy.path()).status();
-        assert!(
-            done.is_ok_and(|status| status.success()),
-            "{} can be copied",
-            tree.display()
-        );
+        copy_with_owners(tree, copy.path());
         Server {
             name: name.to_string(),
             major: self.major,
