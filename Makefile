@@ -68,7 +68,7 @@ demo:
 # including any new package, run one at a time: they measure time on a machine that they would otherwise share.
 UNTIMED := dbtime-model dbtime-import dbtime-report dbtime-store dbtime-untimed-tests
 TIMED := --workspace $(UNTIMED:%=--exclude %)
-# Files of tests/tests that mostly wait, and compare nothing with a clock or with what the whole host does: three of their tests run at
+# Files of tests/tests that mostly wait, and compare nothing with a clock or with what the whole host does: four of their tests run at
 # once.
 WAITING := agent bad_input command_counts debuginfod demo duckdb fingerprint_texts first_minute hanging heavy_locks iolat \
 	marks metrics open_waits privileges relations rotation safety server_statistics snap_counts statement_counts \
@@ -88,7 +88,7 @@ test:
 	run() { echo "$$*"; "$$@" || failed=1; }; \
 	run cargo test --locked --no-fail-fast $(UNTIMED:%=--package %); \
 	run cargo test --locked --no-fail-fast $(TIMED) --lib --bins -- --test-threads=1; \
-	run cargo test --locked --no-fail-fast $(TIMED) --test timed -- --test-threads=3 $(WAITING:%=%::); \
+	run cargo test --locked --no-fail-fast $(TIMED) --test timed -- --test-threads=4 $(WAITING:%=%::); \
 	run cargo test --locked --no-fail-fast $(TIMED) --test timed -- --test-threads=2 $(BESIDE:%=%::); \
 	run cargo test --locked --no-fail-fast $(TIMED) --test '*' -- --test-threads=1 $(WAITING:%=--skip %::) $(BESIDE:%=--skip %::); \
 	exit $$failed

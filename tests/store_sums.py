@@ -99,11 +99,11 @@ class Comparison:
 
     def same_rows(self, what, found, said):
         """For one query asked twice: the order in which an engine adds numbers up changes the last digits of quotients."""
-        self.same(what, [list(row) for row in found], [list(row) for row in said])
+        quotients = "percent", "average_sessions"
+        self.same(what, *([{name: row[name] for name in row if name not in quotients} for row in rows] for rows in (found, said)))
         for one, other in zip(found, said):
-            for name in one:
-                compare = self.close if isinstance(other[name], float) else self.same
-                compare(f"{what}, {name}", one[name], other[name])
+            for name in quotients:
+                self.close(f"{what}, {name}", one.get(name), other.get(name))
 
     def query(self, name):
         return self.engine.rows((self.queries / f"{name}.sql").read_text())
@@ -381,7 +381,7 @@ class Comparison:
         subprocess.run([self.dbtime.binary, "store", "upgrade", self.dbtime.store], check=True, capture_output=True)
         self.same("the row", row.read_bytes(), content)
         self.make_views()
-        self.same_rows("sums after the upgrade", self.query("waits_by_host"), before)
+        self.same("sums after the upgrade", self.query("waits_by_host"), before)
 
 
 def columns(engine):

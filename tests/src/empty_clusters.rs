@@ -1,13 +1,14 @@
-//! What `initdb` makes, made once per build: the hundreds of clusters that the tests start are copies, which takes a tenth of the time.
+//! What `initdb` makes, made once per build: the hundreds of clusters that the tests start are copies, which takes less than a tenth of the time.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 use dbtime::throwaway::Cluster;
 
 use crate::folder::copy_with_owners;
+use crate::host::repository;
 use crate::servers::Server;
 
 /// One thread makes it while the others wait.
@@ -24,10 +25,7 @@ pub(crate) fn initialised(server: &Server, checksums: bool) -> PathBuf {
     // SAFETY: geteuid reads the caller's credentials and cannot fail.
     let user = unsafe { libc::geteuid() };
     let checked = if checksums { "-checksums" } else { "" };
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("tests/ is inside the repository");
-    let kept = root.join(format!("target/clusters/{major}-{bytes}-{time}-{user}{checked}"));
+    let kept = repository().join(format!("target/clusters/{major}-{bytes}-{time}-{user}{checked}"));
     let _one = MAKING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if kept.is_dir() {
         return kept;

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use crate::command::open_directory;
 use crate::folder::copy_with_owners;
+use crate::host::repository;
 use crate::{empty_clusters, skip};
 
 /// Majors that scripts/postgres-builds.sh fetches.
@@ -104,10 +105,7 @@ pub fn every_version() -> Vec<Server> {
 }
 
 fn build(major: u32) -> Option<Server> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("tests/ is inside the repository");
-    let tree = root.join("target/postgres").join(major.to_string());
+    let tree = repository().join("target/postgres").join(major.to_string());
     if !tree.join("bin/postgres").is_file() {
         skip(&format!(
             "no build of PostgreSQL {major}: run scripts/postgres-builds.sh"

@@ -171,10 +171,7 @@ pub(crate) fn explanation(of: &str, meta: &Meta) -> &'static str {
             WaitUnit::Call => "One event is a system call made in the wait: one wait may have several.",
         },
         kind::WAIT_CALL => "One event is a system call made in the wait: one wait may have several.",
-        kind::ORACLE_WAIT => {
-            "From where the database begins the wait to where it ends it, by the kernel's \
-                              clock."
-        }
+        kind::ORACLE_WAIT => "From the database's start of the wait to its end, by the kernel's clock.",
         kind::ORACLE_WAIT_DB => "The same waits by the database's own clock, in whole microseconds.",
         kind::SYSCALL => "From start to end.",
         kind::SCHED => "From runnable until running, by the wait event at that time.",
@@ -188,8 +185,7 @@ pub(crate) fn explanation(of: &str, meta: &Meta) -> &'static str {
         kind::BLOCK_QUEUE => "From entry into the queue until the issue to the device.",
         kind::RUN => "From being switched onto a CPU until being switched off it, by the state afterwards.",
         kind::INSTEAD => {
-            "One event is a delay during which another task had the CPU that the task was \
-                          queued on."
+            "One event is a delay during which another task had the CPU that this one was queued on."
         }
         kind::WAKER => "From falling asleep until woken up.",
         kind::FUNCTION => "From entry to return, without interrupts.",
