@@ -6,7 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use dbtime_tests::{Programs, Recorded, Recorder, Running, hostile, needs_recording, run};
+use dbtime::throwaway::Options;
+use dbtime_tests::{
+    Programs, Recorded, Recorder, Running, Session, children, distribution, hostile, needs_recording,
+    pgbench, run,
+};
 
 /// What a recorder needs at most, whatever the files say: 75 MB, plus unwind tables and the names of the server.
 const MODEST_BYTES: u64 = 300 << 20;
@@ -147,6 +151,60 @@ fn many_files_that_take_for_ever_do_not_hold_up_the_end() {
         assert!(recorded.meta.complete);
         recorded.session(running.pid()).assert_conserved();
     }
+}
+
+/// Whoever takes the kernel's events does not wait for names, however long they take to read, and gets them in the end.
+#[test]
+fn while_the_reader_of_names_stands_still_the_recording_goes_on() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default().set("jit", "off"));
+    pgbench::initialise(&cluster, 1);
+    let load = pgbench::Load::of_reads(&cluster);
+    let recorder = Recorder::server(&cluster, &["-F", "999"]);
+    let readers = children(recorder.pid());
+    let [reader] = readers[..] else {
+        panic!("the recorder has the processes {readers:?}");
+    };
+    let send = |signal| {
+        // SAFETY: a signal to a process of the recorder, which lives.
+        assert_eq!(
+            unsafe { libc::kill(reader.cast_signed(), signal) },
+            0,
+            "a signal to {reader}"
+        );
+    };
+    send(libc::SIGSTOP);
+    // The interpreter is a library that no session had loaded before.
+    let mut session = Session::connect(&cluster);
+    session.run(
+        "DO $$ DECLARE until timestamptz := clock_timestamp() + interval '4 s';
+        BEGIN WHILE clock_timestamp() < until LOOP END LOOP; END $$",
+    );
+    let mut short = Session::connect(&cluster);
+    let short_pid = short.pid();
+    short.run("SELECT pg_sleep(0.5)");
+    drop(short);
+    send(libc::SIGCONT);
+    std::thread::sleep(Duration::from_secs(1));
+    let recorded = recorder.stop();
+    drop(load);
+    let quality = &recorded.meta.quality;
+    let lost = [quality.lost, quality.rows_dropped, quality.stacks_without_room];
+    assert_eq!(lost, [0; 3]);
+    assert_eq!(recorded.session(short_pid).row.backend_type, "client backend");
+    let pid = session.pid();
+    recorded.session(pid).assert_conserved();
+    let all = samples_in(&recorded, pid, |_, _| true);
+    let named = samples_in(&recorded, pid, |module, symbol| {
+        module == "plpgsql.so" && symbol == "plpgsql_inline_handler"
+    });
+    assert!(
+        named > 1_000 && named * 10 > all * 9,
+        "{named} of {all} samples in the interpreter"
+    );
+    let frames = recorded.stacks().flatten();
+    let tickets = frames.filter(|frame| frame.symbol.contains("waits for names"));
+    assert_eq!(tickets.count(), 0, "a ticket is no stack");
 }
 
 #[test]

@@ -169,8 +169,10 @@ fn effective(pid: u32, thread: &str) -> u64 {
 fn what_recording_does_not_need_is_given_up_once_it_has_begun() {
     needs_recording!();
     /// CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_BPF, CAP_CHECKPOINT_RESTORE (linux/capability.h).
-    const LEFT: u64 = 1 << 2 | 1 << 19 | 1 << 39 | 1 << 40;
+    const BPF: u64 = 1 << 39;
+    const LEFT: u64 = 1 << 2 | 1 << 19 | BPF | 1 << 40;
     const DAC_OVERRIDE: u64 = 1 << 1;
+    const READERS: [&str; 2] = ["dbtime-unwind", "dbtime-names"];
     let programs = Programs::default();
     let running = spinning(&programs);
     let recorder = Recorder::start(&["--process", &running.pid().to_string()]);
@@ -182,18 +184,18 @@ fn what_recording_does_not_need_is_given_up_once_it_has_begun() {
     {
         let number = thread.file_name().to_string_lossy().into_owned();
         let name = fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
-        if number == own.to_string() || name.trim() == "dbtime-unwind" {
+        if number == own.to_string() || READERS.contains(&name.trim()) {
             of_threads.push((name, effective(own, &number)));
         }
     }
-    assert_eq!(of_threads.len(), 2, "{of_threads:?}");
+    assert_eq!(of_threads.len(), 3, "{of_threads:?}");
     for (name, has) in of_threads {
-        let writes = if name.trim() == "dbtime-unwind" {
-            0
-        } else {
-            DAC_OVERRIDE
+        let left = match name.trim() {
+            "dbtime-unwind" => LEFT,
+            "dbtime-names" => LEFT & !BPF,
+            _ => LEFT | DAC_OVERRIDE,
         };
-        assert_eq!(has & !(LEFT | writes), 0, "{name}: {has:x}");
+        assert_eq!(has & !left, 0, "{name}: {has:x}");
     }
     // The process that reads symbols and debug information has none at all, and may make few system calls.
     let children = dbtime_tests::children(own);

@@ -1,10 +1,8 @@
 //! When a recording is to end. Files crafted to take long to read would delay it, each by seconds: once it is to end, all that
 //! is still to be read gets a short time in total.
 
-use std::cell::Cell;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time for reading names once the end was requested, or has come.
@@ -14,8 +12,15 @@ const LAST_NAMES: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Default)]
 pub struct Ending {
     stop: Arc<AtomicBool>,
-    at: Rc<Cell<Option<Instant>>>,
-    reading_until: Rc<Cell<Option<Instant>>>,
+    times: Arc<Mutex<Times>>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Times {
+    /// When it ends, if that is known.
+    at: Option<Instant>,
+    /// Set once it is to end.
+    reading_until: Option<Instant>,
 }
 
 impl Ending {
@@ -29,19 +34,24 @@ impl Ending {
 
     /// The recording ends at this time too.
     pub fn set_time(&self, at: Instant) {
-        self.at.set(Some(at));
+        self.times().at = Some(at);
     }
 
     /// True once the time for reading names is over, for all files.
     pub(crate) fn is_over(&self) -> bool {
         let now = Instant::now();
-        if let Some(until) = self.reading_until.get() {
+        let mut times = self.times();
+        if let Some(until) = times.reading_until {
             return now >= until;
         }
-        if self.stop.load(Ordering::Relaxed) || self.at.get().is_some_and(|at| now >= at) {
-            self.reading_until.set(Some(now + LAST_NAMES));
+        if self.stop.load(Ordering::Relaxed) || times.at.is_some_and(|at| now >= at) {
+            times.reading_until = Some(now + LAST_NAMES);
         }
         false
+    }
+
+    fn times(&self) -> MutexGuard<'_, Times> {
+        self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -54,7 +64,7 @@ mod tests {
         let stop = Arc::new(AtomicBool::new(false));
         let ending = Ending::when(&stop);
         let copy = ending.clone();
-        assert!(!ending.is_over() && ending.reading_until.get().is_none());
+        assert!(!ending.is_over() && ending.times().reading_until.is_none());
         stop.store(true, Ordering::Relaxed);
         let begin = Instant::now();
         while !copy.is_over() {
@@ -65,6 +75,6 @@ mod tests {
         assert!(ending.is_over());
         let ending = Ending::default();
         ending.set_time(Instant::now());
-        assert!(!ending.is_over() && ending.reading_until.get().is_some());
+        assert!(!ending.is_over() && ending.times().reading_until.is_some());
     }
 }

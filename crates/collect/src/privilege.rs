@@ -86,11 +86,12 @@ pub(crate) fn can_open_deleted_files() -> bool {
     effective_capabilities().is_ok_and(|has| has & (1 << CHECKPOINT_RESTORE | 1 << SYS_ADMIN) != 0)
 }
 
-/// What a thread keeps to read processes and files of theirs.
-pub(crate) const READS_PROCESSES: CapabilitySet = CapabilitySet::BPF
-    .union(CapabilitySet::SYS_PTRACE)
+/// What a thread keeps to read the files that processes have mapped.
+pub(crate) const READS_FILES: CapabilitySet = CapabilitySet::SYS_PTRACE
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::CHECKPOINT_RESTORE);
+/// What it keeps besides to read what the kernel's programs found, and to tell them what to look at.
+pub(crate) const READS_PROCESSES: CapabilitySet = CapabilitySet::BPF.union(READS_FILES);
 /// What it keeps besides to write a recording into somebody else's directory.
 pub(crate) const WRITES: CapabilitySet = CapabilitySet::DAC_OVERRIDE;
 /// What it keeps besides to give a recording to somebody else once it has ended.

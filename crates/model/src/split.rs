@@ -45,6 +45,47 @@ impl Rows {
         }
     }
 
+    /// Takes out the rows that refer to one of these stacks, and nothing else.
+    pub fn split_off_stacks(&mut self, is_wanted: impl Fn(StackId) -> bool) -> Rows {
+        let either = |kernel, user| is_wanted(kernel) || is_wanted(user);
+        Rows {
+            activity: take(&mut self.activity, |row| either(row.kernel_stack, row.user_stack)),
+            latency: take(&mut self.latency, |row| is_wanted(row.stack)),
+            spans: take(&mut self.spans, |row| is_wanted(row.stack)),
+            held_locks: take(&mut self.held_locks, |row| {
+                either(row.kernel_stack, row.user_stack)
+            }),
+            causes: take(&mut self.causes, |row| {
+                let mut links = row.chain.iter();
+                links.any(|link| either(link.kernel_stack, link.user_stack))
+            }),
+            ..Rows::default()
+        }
+    }
+
+    /// Replaces the stacks that rows refer to.
+    pub fn replace_stacks(&mut self, by: impl Fn(StackId) -> StackId) {
+        let replace = |stack: &mut StackId| *stack = by(*stack);
+        for row in &mut self.activity {
+            replace(&mut row.kernel_stack);
+            replace(&mut row.user_stack);
+        }
+        for row in &mut self.held_locks {
+            replace(&mut row.kernel_stack);
+            replace(&mut row.user_stack);
+        }
+        for link in self.causes.iter_mut().flat_map(|row| &mut row.chain) {
+            replace(&mut link.kernel_stack);
+            replace(&mut link.user_stack);
+        }
+        for row in &mut self.latency {
+            replace(&mut row.stack);
+        }
+        for row in &mut self.spans {
+            replace(&mut row.stack);
+        }
+    }
+
     /// The latest second of any row (microseconds since the Unix epoch); none if no row has one.
     pub fn last_second(&self) -> Option<i64> {
         fn last<R: Timed>(rows: &[R]) -> Option<i64> {
@@ -94,7 +135,10 @@ fn take<R>(rows: &mut Vec<R>, which: impl Fn(&R) -> bool) -> Vec<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CounterRow, LatencyRow, StackRow};
+    use crate::{
+        ActivityRow, CauseKind, CauseLink, CauseRow, CounterRow, Fidelity, HeldLockRow, LatencyRow,
+        SessionId, SessionState, SpanRow, StackRow, State,
+    };
 
     fn rows(seconds: impl Iterator<Item = i64>) -> Rows {
         let seconds: Vec<i64> = seconds.collect();
@@ -123,6 +167,106 @@ mod tests {
                 .collect(),
             ..Rows::default()
         }
+    }
+
+    #[test]
+    fn every_table_with_stacks_is_split_by_them() {
+        let of = |stack: u64| {
+            let (kernel_stack, user_stack) = (StackId(stack), StackId(9));
+            let (session, state) = (SessionId(1), State::Sleep);
+            Rows {
+                activity: vec![ActivityRow {
+                    time: 0,
+                    session,
+                    statement: 0,
+                    plan: 0,
+                    wait_class: String::new(),
+                    wait_event: String::new(),
+                    idle: false,
+                    state,
+                    session_state: SessionState::None,
+                    kernel_stack,
+                    user_stack,
+                    comment: 0,
+                    ns: 1,
+                    count: 0,
+                    samples: 1,
+                    fidelity: Fidelity::Sampled,
+                    pooled: false,
+                }],
+                latency: vec![LatencyRow {
+                    stack: kernel_stack,
+                    ..LatencyRow::default()
+                }],
+                spans: vec![SpanRow {
+                    session,
+                    kind: String::new(),
+                    name: String::new(),
+                    stack: kernel_stack,
+                    call: 0,
+                    depth: 0,
+                    start_ns: 0,
+                    ns: 1,
+                    state,
+                    statement: 0,
+                }],
+                held_locks: vec![HeldLockRow {
+                    time: 0,
+                    session,
+                    statement: 0,
+                    lock: String::new(),
+                    number: None,
+                    address: 0,
+                    file: "".into(),
+                    relation: "".into(),
+                    block: None,
+                    exclusive: false,
+                    mode_unknown: false,
+                    wait_class: String::new(),
+                    wait_event: String::new(),
+                    state,
+                    kernel_stack: user_stack,
+                    user_stack: kernel_stack,
+                    ns: 1,
+                    samples: 1,
+                    gets: 0,
+                }],
+                causes: vec![CauseRow {
+                    time: 0,
+                    session,
+                    statement: 0,
+                    wait_class: String::new(),
+                    wait_event: String::new(),
+                    state,
+                    kind: CauseKind::Session,
+                    chain: vec![CauseLink {
+                        session,
+                        statement: 0,
+                        session_state: SessionState::None,
+                        wait_class: String::new(),
+                        wait_event: String::new(),
+                        state,
+                        kernel_stack,
+                        user_stack,
+                    }],
+                    samples: 1,
+                }],
+                ..Rows::default()
+            }
+        };
+        let mut rows = of(1);
+        rows.append(of(2));
+        assert_eq!(rows.split_off_stacks(|stack| stack == StackId(1)), of(1));
+        assert_eq!(rows, of(2));
+        rows.replace_stacks(|stack| if stack == StackId(2) { StackId(3) } else { stack });
+        assert_eq!(rows, of(3));
+        // There is no table with stacks but these.
+        assert_eq!(
+            rows.stacks_referred_to()
+                .filter(|&stack| stack == StackId(3))
+                .count(),
+            rows.len()
+        );
     }
 
     #[test]

@@ -53,11 +53,14 @@ impl Collector {
 
             fn code(&mut self, pid: u32, caller: u64, outer: u64) -> StackId {
                 // The call itself, not what follows it: the first address of a stack is taken as it is.
-                match (caller, outer) {
-                    (0, _) => NO_STACK,
+                let stack = match (caller, outer) {
+                    (0, _) => return NO_STACK,
                     (_, 0) => self.1.user_stack(pid, &[caller - 1], &[], |_| None),
                     _ => self.1.user_stack(pid, &[caller - 1, outer], &[], |_| None),
-                }
+                };
+                // These have no rows that could wait.
+                self.1.name_all();
+                self.1.id_of(stack)
             }
         }
         let Some(counter) = &mut self.lock_counter else {

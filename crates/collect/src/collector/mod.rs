@@ -127,6 +127,8 @@ pub struct Collector {
     rows: Rows,
     /// How many of them are about files that no longer exist.
     unnamed: Unnamed,
+    /// Rows with stacks whose names are still being read.
+    without_names: Rows,
     windows: Windows,
     /// When the recording ended (CLOCK_MONOTONIC), once it has: no more rows follow.
     end_ns: Option<u64>,
@@ -192,6 +194,7 @@ impl Collector {
             self.end_sessions(now.saturating_sub(LATE_SAMPLES_NS))?;
             self.accounted_ns = self.reported_ns;
         }
+        self.symbolizer.name_waiting();
         self.look_for_names(now);
         self.begin_to_count(now);
         if now >= self.next_check_ns {
@@ -284,7 +287,8 @@ impl Collector {
         self.count_losses();
         self.name_relations();
         self.unnamed = Unnamed::default();
-        let rows = std::mem::take(&mut self.rows);
+        self.symbolizer.name_all();
+        let rows = self.rows_with_names();
         self.rows = self.windows.pass(rows, i64::MIN);
         self.rows.append(self.windows.finish());
         Ok(())
@@ -297,11 +301,19 @@ impl Collector {
             self.name_relations();
         }
         self.unnamed = Unnamed::default();
-        let rows = std::mem::take(&mut self.rows);
+        let rows = self.rows_with_names();
         match self.end_ns {
             Some(_) => rows,
             None => self.windows.pass(rows, self.now_us()),
         }
+    }
+
+    /// Takes all rows but those whose stacks wait for their names.
+    fn rows_with_names(&mut self) -> Rows {
+        let mut rows = std::mem::take(&mut self.rows);
+        rows.append(std::mem::take(&mut self.without_names));
+        self.without_names = self.symbolizer.settle(&mut rows);
+        rows
     }
 
     /// Describes stacks and statements again when they are next seen, and repeats what is noted once: what was taken so far is in a
@@ -325,11 +337,12 @@ impl Collector {
         self.clock.wall_us(monotonic_ns())
     }
 
-    /// True if the kernel's totals up to this moment (microseconds since the Unix epoch) have been taken, and short sessions have no time
-    /// before it that is still to be divided. After a standstill of dbtime both take a while, whatever the clock says.
+    /// True if the kernel's totals up to this moment (microseconds since the Unix epoch) have been taken, short sessions have no time before
+    /// it that is still to be divided, and no row waits for the names of its stacks. After a standstill of dbtime this takes a while, whatever the clock says.
     pub fn is_settled(&self, until_us: i64) -> bool {
         self.clock.wall_us(self.accounted_ns) >= until_us
             && self.pool.first_us().is_none_or(|first| first >= until_us)
+            && self.without_names.is_empty()
     }
 
     /// The wait classes that the database can have, as far as they are known before they are seen.

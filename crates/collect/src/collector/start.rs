@@ -177,6 +177,7 @@ impl Collector {
             waiting: VecDeque::new(),
             rows: Rows::default(),
             unnamed: Unnamed::default(),
+            without_names: Rows::default(),
             windows: Windows::new(options.resolution_s, first_window_us),
             end_ns: None,
             pool: Pool::new(options.at_once),

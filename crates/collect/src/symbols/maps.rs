@@ -48,6 +48,13 @@ impl Mapping {
         self.executable && (self.inode != 0 || self.name == VDSO)
     }
 
+    /// Name of the file without its directory.
+    pub(crate) fn file_name(&self) -> String {
+        let name = self.name.strip_suffix(" (deleted)").unwrap_or(&self.name);
+        let name = Path::new(name).file_name();
+        name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    }
+
     /// Opens the module, even if its file is deleted; of the kernel's own module a copy.
     ///
     /// # Errors

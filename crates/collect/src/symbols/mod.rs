@@ -8,9 +8,11 @@ mod jit;
 pub(crate) mod maps;
 mod module;
 mod namer;
+mod reader;
 mod room;
 pub(crate) mod routines;
 mod structure;
+mod waiting;
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -20,7 +22,7 @@ use std::time::{Duration, Instant};
 use blazesym::symbolize::source::{Kernel, Source};
 use blazesym::symbolize::{Input, Symbolized};
 use blazesym::{MaybeDefault, symbolize};
-use dbtime_model::{Frame, NO_STACK, StackId, StackRow, stack_id};
+use dbtime_model::{Frame, NO_STACK, Rows, StackId, StackRow, stack_id};
 
 use crate::bpf::thread_cpu_ns;
 use crate::database::RawRoutine;
@@ -32,9 +34,11 @@ use functions::Functions;
 use jit::CompiledCode;
 use maps::Mapping;
 use module::{KernelModules, Modules};
+use reader::Reader;
 use room::Room;
-use routines::{NamedRoutine, RoutineNames, with_routines};
+use routines::{RoutineNames, with_routines};
 pub(crate) use structure::Member;
+use waiting::{Key, Placed, Stack, Waiting};
 
 /// A map of a process is read again for an address it does not have, but not more often than this.
 const MAPS_AGE: Duration = Duration::from_secs(1);
@@ -51,6 +55,8 @@ const COMPILED_BYTES: usize = 128 << 20;
 const KNOWN_STACKS: usize = 1_000_000;
 /// Maximum bytes of stacks that wait to be taken. They are asked for well before ([`Symbolizer::new_stack_bytes`]).
 const NEW_BYTES: usize = 128 << 20;
+/// How long stacks that waited for names are given theirs in one go: others wait for whoever does it.
+const NAMING_AT_ONCE: Duration = Duration::from_millis(20);
 /// Stands for a stack for which there is no room: see [`room`].
 const NO_ROOM: &str = "[more stacks than are kept]";
 
@@ -94,7 +100,7 @@ const INLINED: &str = "_[i]";
 pub(crate) struct Symbolizer {
     blazesym: symbolize::Symbolizer,
     kernel_modules: KernelModules,
-    modules: Modules,
+    modules: Reader,
     module_of_file: HashMap<(u64, u64), usize>,
     spaces: HashMap<u32, Space>,
     /// Process whose map is tried first: children share their parent's.
@@ -102,13 +108,16 @@ pub(crate) struct Symbolizer {
     frames: HashMap<Place, Rc<[Frame]>>,
     functions: Functions,
     /// By addresses, and functions of a procedural language.
-    raw: HashMap<(u32, Box<[u64]>), StackId>,
+    raw: HashMap<Key, StackId>,
+    waiting: Waiting,
     routine_names: RoutineNames,
     known: HashSet<StackId>,
     new: Vec<StackRow>,
     new_bytes: usize,
     /// None: no limit, the caller has few.
     room: Option<Room>,
+    /// CPU time of reading names that is accounted for, nanoseconds.
+    names_cpu_ns: u64,
     ending: Ending,
     frame_bytes: usize,
     /// The first process that had more compiled functions than there is room for.
@@ -120,17 +129,20 @@ pub(crate) struct Symbolizer {
 impl Symbolizer {
     /// Starts the process that reads names, best while this one has no threads yet. `ending`: when it has no more time.
     pub(crate) fn new(ending: &Ending) -> Symbolizer {
-        let mut symbolizer = Symbolizer::of_kernel();
-        symbolizer.ending = ending.clone();
-        symbolizer.room = Some(Room::new(Instant::now()));
-        symbolizer.modules.start(ending);
-        symbolizer
+        let mut modules = Modules::default();
+        modules.start(ending);
+        Symbolizer {
+            modules: Reader::of(modules),
+            ending: ending.clone(),
+            room: Some(Room::new(Instant::now())),
+            ..Symbolizer::of_kernel()
+        }
     }
 
     /// For stacks of the kernel only.
     pub(crate) fn of_kernel() -> Symbolizer {
         Symbolizer {
-            modules: Modules::default(),
+            modules: Reader::of(Modules::default()),
             blazesym: symbolize::Symbolizer::builder()
                 .enable_code_info(false)
                 .enable_auto_reload(false)
@@ -142,11 +154,13 @@ impl Symbolizer {
             frames: HashMap::new(),
             functions: Functions::default(),
             raw: HashMap::new(),
+            waiting: Waiting::default(),
             routine_names: RoutineNames::default(),
             known: HashSet::new(),
             new: Vec::new(),
             new_bytes: 0,
             room: None,
+            names_cpu_ns: 0,
             ending: Ending::default(),
             frame_bytes: 0,
             compiled_without_room: None,
@@ -164,8 +178,8 @@ impl Symbolizer {
         self.read_maps(pid);
     }
 
-    /// Reads the large symbol tables now: the kernel's and those of the parent's executable and C library. Done while
-    /// sampling, that would hold up everything else for a good part of a second. Returns what cannot be named, and why.
+    /// Reads the large symbol tables now: the kernel's and those of the parent's executable and C library. All others are read by a thread
+    /// of their own from then on, while their stacks wait. Returns what cannot be named, and why.
     pub(crate) fn warm_up(&mut self) -> Vec<String> {
         self.kernel_frame(u64::MAX);
         let maps = self
@@ -183,25 +197,26 @@ impl Symbolizer {
             let is_libc = mapping.name.contains("/libc.so") || mapping.name.contains("/libc-");
             if (is_executable || is_libc)
                 && let Some(module) = self.module(mapping, self.parent)
+                && let Some(modules) = self.modules.here()
             {
-                readable |= self.modules.is_readable(module);
-                if let (Some(servers), false) = (&servers, self.modules.has_symbols(module))
+                readable |= modules.is_readable(module);
+                if let (Some(servers), false) = (&servers, modules.has_symbols(module))
                     && asked.insert(module)
                 {
-                    let name = self.modules.identity(module).0.to_string();
-                    missing.push(match self.modules.fetch(module, servers) {
+                    let name = mapping.file_name();
+                    missing.push(match modules.fetch(module, servers) {
                         Ok(()) => format!(
                             "functions of {name} are named from a debug file that was fetched (debuginfod)"
                         ),
                         Err(why) => format!("no debug file for {name} could be fetched (debuginfod): {why}"),
                     });
                 }
-                if is_executable && !self.modules.has_symbols(module) && !is_stripped {
+                if is_executable && !modules.has_symbols(module) && !is_stripped {
                     is_stripped = true;
                     let path =
                         process::executable(self.parent).unwrap_or_else(|| mapping.name.clone().into());
-                    let unnamed = self.modules.unnamed(module);
-                    let (_, build_id) = self.modules.identity(module);
+                    let unnamed = modules.unnamed(module);
+                    let build_id = modules.build_id(module);
                     missing.push(debug_package::advice(self.parent, &path, build_id, unnamed));
                 }
                 self.file_frames(module, mapping.offset);
@@ -222,6 +237,10 @@ impl Symbolizer {
                 "kernel functions have no names: /proc/kallsyms hides its addresses (it needs CAP_SYSLOG)"
                     .to_string(),
             );
+        }
+        self.names_cpu_ns = self.modules.usage().cpu_ns();
+        if let Err(e) = self.modules.go_on_in_thread() {
+            missing.push(format!("names that are read later delay the recording: {e}"));
         }
         missing
     }
@@ -343,7 +362,7 @@ impl Symbolizer {
 
     /// CPU time of the process that reads names, in nanoseconds, and its memory, in bytes.
     pub(crate) fn cost(&self) -> (u64, u64) {
-        self.modules.cost()
+        self.modules.usage().cost()
     }
 
     /// Distinct frames, and those of them that have no name.
@@ -375,83 +394,178 @@ impl Symbolizer {
         if let Some(&id) = self.raw.get(&key) {
             return id;
         }
+        if let Some(ticket) = self.waiting.ticket(&key) {
+            return ticket;
+        }
         if !self.has_room(process) {
             return self.no_room();
         }
-        let cpu_at_begin_ns = thread_cpu_ns() + self.modules.cpu_ns();
-        let frames: Vec<Rc<[Frame]>> = addresses
+        let cpu_at_begin_ns = thread_cpu_ns();
+        let places = addresses
             .iter()
             .enumerate()
             .rev()
             .map(|(depth, &address)| {
                 // Callers are known by their return address, which may be past the end of a function that ends with a call: the
                 // instruction before it is meant.
-                let address = if depth == 0 {
-                    address
-                } else {
-                    address.saturating_sub(1)
-                };
-                let place = if owner == 0 {
-                    Place::Kernel(address)
-                } else {
-                    self.place(owner, address)
-                };
-                match self.compiled_frame(place, owner, address) {
-                    Some(frame) => [frame].into(),
-                    None => self.frames_at(place),
-                }
+                self.placed(
+                    owner,
+                    if depth == 0 {
+                        address
+                    } else {
+                        address.saturating_sub(1)
+                    },
+                )
             })
             .collect();
-        let frames = frames.iter().flat_map(|frames| frames.iter());
-        let id = match routines {
-            [] => self.number(process, key, frames),
-            _ => {
-                let named: Vec<NamedRoutine> = routines
-                    .iter()
-                    .map(|&routine| (routine, self.routine_names.name(process, routine, &name)))
-                    .collect();
-                let frames = with_routines(frames.cloned().collect(), &named);
-                self.number(process, key, frames.iter())
-            }
+        let routines = routines
+            .iter()
+            .map(|&routine| (routine, self.routine_names.name(process, routine, &name)))
+            .collect();
+        let stack = Stack {
+            key,
+            process,
+            places,
+            routines,
         };
-        let cpu_ns = (thread_cpu_ns() + self.modules.cpu_ns()).saturating_sub(cpu_at_begin_ns);
+        let id = match self.frames_of(&stack.places) {
+            Some(frames) => self.number(stack, &frames),
+            None => match self.waiting.add(stack, Instant::now()) {
+                Some(ticket) => ticket,
+                None => {
+                    if let Some(room) = &mut self.room {
+                        room.refuse();
+                    }
+                    self.no_room()
+                }
+            },
+        };
+        let names_cpu_ns = self.modules.usage().cpu_ns();
         if let Some(room) = &mut self.room {
-            room.use_cpu(cpu_ns);
+            room.use_cpu(thread_cpu_ns().saturating_sub(cpu_at_begin_ns));
+            room.use_cpu(names_cpu_ns.saturating_sub(self.names_cpu_ns));
         }
+        self.names_cpu_ns = names_cpu_ns;
         id
     }
 
-    /// Id of these frames, root first. Most belong to a stack that is known from other addresses: they are copied for a new one only.
-    fn number<'a>(
-        &mut self,
-        process: u32,
-        key: (u32, Box<[u64]>),
-        frames: impl Iterator<Item = &'a Frame> + Clone,
-    ) -> StackId {
-        let id = stack_id(frames.clone());
+    /// Gives stacks that wait for names their ids, as far as the names are there. Call it often.
+    pub(crate) fn name_waiting(&mut self) {
+        let begin = Instant::now();
+        while let Some(first) = self.waiting.take_first() {
+            let frames = if first.is_overdue(begin) || self.ending.is_over() {
+                Some(self.frames_without_names(&first.stack.places))
+            } else if self.modules.is_busy() || begin.elapsed() >= NAMING_AT_ONCE {
+                None
+            } else {
+                self.frames_of(&first.stack.places)
+            };
+            let Some(frames) = frames else {
+                self.waiting.put_back(first);
+                return;
+            };
+            let id = self.number(first.stack, &frames);
+            self.waiting.set_id(first.ticket, id);
+        }
+    }
+
+    /// Stacks that wait are described without the names that are not there yet.
+    fn give_up_names(&mut self) {
+        while let Some(first) = self.waiting.take_first() {
+            let frames = self.frames_without_names(&first.stack.places);
+            let id = self.number(first.stack, &frames);
+            self.waiting.set_id(first.ticket, id);
+        }
+    }
+
+    /// The same for all that wait: it takes as long as reading the names does, or until there is no more time for that.
+    pub(crate) fn name_all(&mut self) {
+        while !self.waiting.is_empty() {
+            self.modules.wait(NAMING_AT_ONCE);
+            self.name_waiting();
+        }
+    }
+
+    /// The id of a stack, if it has waited for its names; otherwise as it is.
+    pub(crate) fn id_of(&self, stack: StackId) -> StackId {
+        self.waiting.id(stack)
+    }
+
+    /// Completes rows with the ids of stacks that have waited. Returns those whose stacks still do.
+    pub(crate) fn settle(&self, rows: &mut Rows) -> Rows {
+        self.waiting.settle(rows)
+    }
+
+    /// Frames at these places; None: reading the names of one takes longer.
+    fn frames_of(&mut self, places: &[Placed]) -> Option<Vec<Rc<[Frame]>>> {
+        let frames = places.iter().map(|place| match place {
+            Placed::Known(frames) => Some(Rc::clone(frames)),
+            Placed::File(module, offset) => self.file_frames(*module, *offset),
+        });
+        frames.collect()
+    }
+
+    fn frames_without_names(&self, places: &[Placed]) -> Vec<Rc<[Frame]>> {
+        let frames = places.iter().map(|place| match place {
+            Placed::Known(frames) => Rc::clone(frames),
+            Placed::File(module, offset) => self.frames_in_file(*module, vec![String::new()], *offset),
+        });
+        frames.collect()
+    }
+
+    /// Id of a stack with these frames, root first. Most belong to a stack that is known from other addresses: they are copied for a new
+    /// one only.
+    fn number(&mut self, stack: Stack, frames: &[Rc<[Frame]>]) -> StackId {
+        let Stack {
+            key,
+            process,
+            routines,
+            ..
+        } = stack;
+        let frames = frames.iter().flat_map(|frames| frames.iter());
+        let with_routines = match routines[..] {
+            [] => None,
+            _ => Some(with_routines(frames.clone().cloned().collect(), &routines)),
+        };
+        let id = match &with_routines {
+            Some(frames) => stack_id(frames),
+            None => stack_id(frames.clone()),
+        };
         // An address in no file may be in one that was mapped a moment ago, and what was compiled there may be replaced: it is looked up
         // again next time.
         let mut all = frames.clone();
         if all.all(|frame| !frame.module.is_empty() && frame.module != COMPILED) {
             self.raw.insert(key, id);
         }
-        self.note(process, id, || frames.cloned().collect());
+        self.note(process, id, || {
+            with_routines.unwrap_or_else(|| frames.cloned().collect())
+        });
         id
     }
 
-    fn place(&mut self, pid: u32, address: u64) -> Place {
+    /// Where an address of a stack belongs. `owner`: as in [`Symbolizer::stack`].
+    fn placed(&mut self, owner: u32, address: u64) -> Placed {
+        if owner == 0 {
+            return Placed::Known(self.frames_elsewhere(Some(address)));
+        }
+        match self.place_in_file(owner, address) {
+            Some((module, offset)) => Placed::File(module, offset),
+            None => Placed::Known(match self.compiled_frame(owner, address) {
+                Some(frame) => [frame].into(),
+                None => self.frames_elsewhere(None),
+            }),
+        }
+    }
+
+    /// The number of the module that a process has mapped there, and the offset in its file.
+    fn place_in_file(&mut self, pid: u32, address: u64) -> Option<(usize, u64)> {
         let stale = |space: &Space| space.read.elapsed() > MAPS_AGE;
         if self.find(pid, address).is_none() && self.spaces.get(&pid).is_none_or(stale) {
             self.read_maps(pid);
         }
-        let Some(mapping) = self.find(pid, address).cloned() else {
-            return Place::Nowhere;
-        };
+        let mapping = self.find(pid, address)?.clone();
         let offset = address - mapping.start + mapping.offset;
-        match self.module(&mapping, pid) {
-            Some(module) => Place::File(module, offset),
-            None => Place::Nowhere,
-        }
+        Some((self.module(&mapping, pid)?, offset))
     }
 
     /// Number of the module that is mapped there; None if the process ended before it could be opened.
@@ -464,6 +578,7 @@ impl Symbolizer {
         }
         if self.module_of_file.len() >= MODULES {
             // What is remembered refers to them by number.
+            self.give_up_names();
             self.modules.clear();
             self.module_of_file.clear();
             self.forget_frames();
@@ -507,10 +622,7 @@ impl Symbolizer {
     }
 
     /// The function that was compiled to an address in no file, if its compiler has said so.
-    fn compiled_frame(&self, place: Place, owner: u32, address: u64) -> Option<Frame> {
-        if place != Place::Nowhere {
-            return None;
-        }
+    fn compiled_frame(&self, owner: u32, address: u64) -> Option<Frame> {
         let symbol = self.spaces.get(&owner)?.compiled.find(address)?.to_string();
         Some(Frame {
             symbol,
@@ -520,22 +632,22 @@ impl Symbolizer {
         })
     }
 
-    /// The function at a place, and those that were inlined there, the innermost last.
-    fn frames_at(&mut self, place: Place) -> Rc<[Frame]> {
+    /// The function of the kernel that has this address, or the frame for an address in no file.
+    fn frames_elsewhere(&mut self, kernel: Option<u64>) -> Rc<[Frame]> {
+        let place = kernel.map_or(Place::Nowhere, Place::Kernel);
         if let Some(frames) = self.frames.get(&place) {
             return Rc::clone(frames);
         }
-        let frames: Rc<[Frame]> = match place {
-            Place::Kernel(address) => [self.kernel_frame(address)].into(),
-            Place::File(module, offset) => return self.file_frames(module, offset),
-            Place::Nowhere => [Frame {
+        let frame = match kernel {
+            Some(address) => self.kernel_frame(address),
+            None => Frame {
                 symbol: String::new(),
                 module: String::new(),
                 build_id: String::new(),
                 offset: 0,
-            }]
-            .into(),
+            },
         };
+        let frames: Rc<[Frame]> = [frame].into();
         self.count(&frames);
         self.frames.insert(place, Rc::clone(&frames));
         frames
@@ -577,11 +689,17 @@ impl Symbolizer {
         }
     }
 
-    fn file_frames(&mut self, module: usize, offset: u64) -> Rc<[Frame]> {
+    /// The function at an offset of a file, and those that were inlined there, the innermost last. None: as in
+    /// [`Symbolizer::frames_of`].
+    fn file_frames(&mut self, module: usize, offset: u64) -> Option<Rc<[Frame]>> {
+        let place = Place::File(module, offset);
+        if let Some(frames) = self.frames.get(&place) {
+            return Some(Rc::clone(frames));
+        }
         let found = match self.functions.at(module, offset) {
-            Some(Some(frames)) => return frames,
+            Some(Some(frames)) => return Some(frames),
             Some(None) => AtPlace::nothing(offset),
-            None => self.modules.name(module, offset),
+            None => self.modules.name(module, offset)?,
         };
         let (names, begin) = match found.named {
             Some(named) => (named.names, named.offset),
@@ -589,29 +707,30 @@ impl Symbolizer {
             None => (vec![String::new()], offset),
         };
         let is_function = !names[0].is_empty();
-        let (name, build_id) = self.modules.identity(module);
-        let frames: Rc<[Frame]> = names
-            .into_iter()
-            .enumerate()
-            .map(|(depth, symbol)| Frame {
-                symbol: if depth == 0 { symbol } else { symbol + INLINED },
-                module: name.to_string(),
-                build_id: build_id.to_string(),
-                offset: begin,
-            })
-            .collect();
+        let frames = self.frames_in_file(module, names, begin);
         self.count(&frames);
         if is_function {
             self.functions
                 .insert(module, found.same, Some(Rc::clone(&frames)));
         } else {
-            self.frames
-                .insert(Place::File(module, offset), Rc::clone(&frames));
+            self.frames.insert(place, Rc::clone(&frames));
             if self.functions.at(module, offset).is_none() {
                 self.functions.insert(module, found.same, None);
             }
         }
-        frames
+        Some(frames)
+    }
+
+    /// Frames with these names, the innermost last, for what begins at an offset of a file.
+    fn frames_in_file(&self, module: usize, names: Vec<String>, begin: u64) -> Rc<[Frame]> {
+        let (name, build_id) = self.modules.identity(module);
+        let frames = names.into_iter().enumerate().map(|(depth, symbol)| Frame {
+            symbol: if depth == 0 { symbol } else { symbol + INLINED },
+            module: name.to_string(),
+            build_id: build_id.to_string(),
+            offset: begin,
+        });
+        frames.collect()
     }
 }
 
@@ -628,6 +747,8 @@ fn bytes_of(frames: &[Frame]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use dbtime_model::LatencyRow;
+
     use super::*;
 
     #[inline(never)]
@@ -666,6 +787,55 @@ mod tests {
         let frames = frames(&mut symbolizer, &[0x10]);
         assert_eq!(frames[0].label(), "[unknown]");
         assert_eq!(symbolizer.frame_counts(), (1, 1));
+    }
+
+    #[test]
+    fn a_stack_waits_while_its_names_are_read_and_whoever_takes_events_does_not() {
+        let mut symbolizer = Symbolizer::new(&Ending::default());
+        symbolizer.set_parent(std::process::id());
+        symbolizer.warm_up();
+        let reading = symbolizer.modules.usage().running().expect("it has been started");
+        // SAFETY: a signal to a child that nobody has waited for.
+        let send = |signal| unsafe { libc::kill(reading, signal) };
+        assert_eq!(send(libc::SIGSTOP), 0);
+        // An instruction of the function that was not looked up yet: nothing is known of the place where it is.
+        let address = a_function_of_this_test as *const () as u64;
+        let begin = Instant::now();
+        let ticket = symbolizer.user_stack(std::process::id(), &[address], &[], |_| None);
+        let kernel = symbolizer.kernel_stack(&[0xffff_ffff_8100_0000]);
+        assert!(begin.elapsed() < MAPS_AGE, "it took {:?}", begin.elapsed());
+        assert_eq!(
+            symbolizer.user_stack(std::process::id(), &[address], &[], |_| None),
+            ticket
+        );
+        let row = |stack| LatencyRow {
+            stack,
+            ..LatencyRow::default()
+        };
+        let mut rows = Rows {
+            latency: vec![row(ticket), row(kernel)],
+            ..Rows::default()
+        };
+        symbolizer.name_waiting();
+        let mut waits = symbolizer.settle(&mut rows);
+        assert_eq!(
+            (&rows.latency[..], &waits.latency[..]),
+            (&[row(kernel)][..], &[row(ticket)][..])
+        );
+
+        assert_eq!(send(libc::SIGCONT), 0);
+        symbolizer.name_all();
+        assert!(symbolizer.settle(&mut waits).is_empty());
+        let id = waits.latency[0].stack;
+        assert_ne!(id, ticket);
+        let stacks = symbolizer.take_new_stacks();
+        let frames = &stacks.iter().find(|row| row.id == id).expect("its row").frames;
+        assert!(frames[0].symbol.contains("a_function_of_this_test"), "{frames:?}");
+        // From now on it is known.
+        assert_eq!(
+            symbolizer.user_stack(std::process::id(), &[address], &[], |_| None),
+            id
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::Path;
 use super::debuginfod::Debuginfod;
 use super::elf_names::{AtPlace, Unnamed};
 use super::maps::Mapping;
-use super::namer::{Namer, NoAnswer};
+use super::namer::{Namer, NoAnswer, Usage};
 use super::structure::Member;
 use crate::ending::Ending;
 use crate::target_file::{self, TargetFile};
@@ -30,8 +30,6 @@ pub(super) struct Modules {
 
 #[derive(Debug)]
 struct Module {
-    /// File name without its directory.
-    name: String,
     /// In hex; empty if the file has none.
     build_id: String,
     /// Where it was found: it is opened there again if its reader has been killed by another file.
@@ -64,13 +62,8 @@ impl Modules {
 
     /// Adds what a process has mapped there. Returns its number.
     pub(super) fn open(&mut self, mapping: &Mapping, pid: u32) -> usize {
-        let name = mapping.name.strip_suffix(" (deleted)").unwrap_or(&mapping.name);
-        let name = Path::new(name)
-            .file_name()
-            .map_or_else(String::new, |n| n.to_string_lossy().into_owned());
         let number = self.modules.len();
         self.modules.push(Module {
-            name,
             build_id: String::new(),
             mapping: mapping.clone(),
             pid,
@@ -82,10 +75,9 @@ impl Modules {
         number
     }
 
-    /// File name without its directory, and build id.
-    pub(super) fn identity(&self, number: usize) -> (&str, &str) {
-        let module = &self.modules[number];
-        (&module.name, &module.build_id)
+    /// In hex; empty if it has none, or cannot be read.
+    pub(super) fn build_id(&self, number: usize) -> &str {
+        &self.modules[number].build_id
     }
 
     /// True when it could be read.
@@ -164,14 +156,9 @@ impl Modules {
         self.namer.stop();
     }
 
-    /// CPU time of reading names so far, in nanoseconds.
-    pub(super) fn cpu_ns(&self) -> u64 {
-        self.namer.cpu_ns()
-    }
-
-    /// CPU time of reading names, in nanoseconds, and memory for them, in bytes.
-    pub(super) fn cost(&self) -> (u64, u64) {
-        self.namer.cost()
+    /// What the process that reads them uses.
+    pub(super) fn usage(&self) -> &Usage {
+        self.namer.usage()
     }
 
     /// Reads it, with its debug files. The files are not kept open: a process may have mapped thousands.

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -57,17 +58,84 @@ pub(super) struct Namer {
     ending: Ending,
     /// How many processes have ended: what one had read, its successor has not.
     generation: u32,
-    /// CPU time of those that have ended.
-    cpu_ns: u64,
-    max_rss_bytes: u64,
+    usage: Usage,
 }
 
 #[derive(Debug)]
 struct Running {
     pid: libc::pid_t,
     socket: OwnedFd,
-    /// Memory that it shared with this process when it began.
-    rss_at_start: u64,
+}
+
+/// What the process, and those before it, have used. Clones share their state.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Usage(Arc<Mutex<Used>>);
+
+#[derive(Debug, Default)]
+struct Used {
+    /// The one that runs now, and the memory that it shared with this process when it began. It is not waited for meanwhile, so its pid
+    /// stays its own.
+    running: Option<(libc::pid_t, u64)>,
+    /// CPU time of those that have ended, in nanoseconds.
+    cpu_ns: u64,
+    /// The most that one of them has used, in bytes.
+    max_rss_bytes: u64,
+}
+
+impl Usage {
+    /// CPU time so far, in nanoseconds, and peak memory, in bytes.
+    pub(super) fn cost(&self) -> (u64, u64) {
+        let used = self.used();
+        let rss = used.running.map_or(0, |(pid, rss_at_start)| {
+            process::memory_bytes(pid.unsigned_abs(), "VmHWM").saturating_sub(rss_at_start)
+        });
+        (used.cpu_ns(), used.max_rss_bytes.max(rss))
+    }
+
+    /// CPU time so far, in nanoseconds.
+    pub(super) fn cpu_ns(&self) -> u64 {
+        self.used().cpu_ns()
+    }
+
+    /// The process, if it runs.
+    #[cfg(test)]
+    pub(super) fn running(&self) -> Option<libc::pid_t> {
+        self.used().running.map(|(pid, _)| pid)
+    }
+
+    /// Ends the process at once, whatever it is asked; whoever waits for its answer sees that.
+    pub(super) fn kill(&self) {
+        if let Some((pid, _)) = self.used().running {
+            // SAFETY: it is a child of this process that nobody has waited for: the pid is its own.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+    }
+
+    /// From now on this process is meant.
+    fn begin(&self, running: &Running) {
+        let rss_at_start = process::memory_bytes(running.pid.unsigned_abs(), "VmRSS");
+        self.used().running = Some((running.pid, rss_at_start));
+    }
+
+    /// It is about to be ended.
+    fn end(&self) {
+        let (cpu_ns, max_rss_bytes) = self.cost();
+        *self.used() = Used {
+            running: None,
+            cpu_ns,
+            max_rss_bytes,
+        };
+    }
+
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Used {
+    fn cpu_ns(&self) -> u64 {
+        self.cpu_ns + self.running.map_or(0, |(pid, _)| cpu_ns_of(pid))
+    }
 }
 
 /// What a question is about.
@@ -161,15 +229,9 @@ impl Namer {
         Ok(members.collect())
     }
 
-    /// CPU time that it has used so far in nanoseconds, and its peak memory in bytes.
-    pub(super) fn cost(&self) -> (u64, u64) {
-        let rss = self.running.as_ref().map_or(0, Running::max_rss_bytes);
-        (self.cpu_ns(), self.max_rss_bytes.max(rss))
-    }
-
-    /// CPU time that it has used so far in nanoseconds.
-    pub(super) fn cpu_ns(&self) -> u64 {
-        self.cpu_ns + self.running.as_ref().map_or(0, Running::cpu_ns)
+    /// What it uses.
+    pub(super) fn usage(&self) -> &Usage {
+        &self.usage
     }
 
     fn ask(
@@ -205,14 +267,16 @@ impl Namer {
 
     fn running(&mut self) -> io::Result<&Running> {
         if self.running.is_none() {
-            self.running = Some(Running::start()?);
+            let running = Running::start()?;
+            self.usage.begin(&running);
+            self.running = Some(running);
         }
         self.running.as_ref().ok_or(io::ErrorKind::NotFound.into())
     }
 
     /// Ends the process: what it has read is gone.
     pub(super) fn stop(&mut self) {
-        (self.cpu_ns, self.max_rss_bytes) = self.cost();
+        self.usage.end();
         if let Some(running) = self.running.take() {
             self.generation += 1;
             // SAFETY: it is a child of this process that nobody else waits for: the pid stays its own until then.
@@ -244,11 +308,7 @@ impl Running {
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => serve(theirs, parent),
-            pid => Ok(Running {
-                pid,
-                socket: ours,
-                rss_at_start: process::memory_bytes(pid.unsigned_abs(), "VmRSS"),
-            }),
+            pid => Ok(Running { pid, socket: ours }),
         }
     }
 
@@ -270,7 +330,7 @@ impl Running {
 
     /// Waits for the answer, for as long as it may take.
     fn answer(&self, ending: &Ending) -> io::Result<Vec<u8>> {
-        let (begin, cpu_at_begin) = (Instant::now(), self.cpu_ns());
+        let (begin, cpu_at_begin) = (Instant::now(), cpu_ns_of(self.pid));
         loop {
             let mut wanted = [PollFd::new(&self.socket, PollFlags::IN)];
             let timeout = Timespec {
@@ -282,32 +342,29 @@ impl Running {
                 Ok(_) => return receive(&self.socket).map(|(message, _)| message),
                 Err(e) => return Err(e.into()),
             }
-            let cpu_ns = self.cpu_ns().saturating_sub(cpu_at_begin);
+            let cpu_ns = cpu_ns_of(self.pid).saturating_sub(cpu_at_begin);
             if begin.elapsed() > MAX_TIME || Duration::from_nanos(cpu_ns) > MAX_CPU || ending.is_over() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }
     }
+}
 
-    fn cpu_ns(&self) -> u64 {
-        let mut clock = 0;
-        let mut time = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: both pointers are to live locals; the clock is that of a child that nobody has waited for.
-        let is_known = unsafe {
-            libc::clock_getcpuclockid(self.pid, &mut clock) == 0 && libc::clock_gettime(clock, &mut time) == 0
-        };
-        if is_known {
-            time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-        } else {
-            0
-        }
-    }
-
-    fn max_rss_bytes(&self) -> u64 {
-        process::memory_bytes(self.pid.unsigned_abs(), "VmHWM").saturating_sub(self.rss_at_start)
+/// CPU time of a child that nobody has waited for, in nanoseconds.
+fn cpu_ns_of(pid: libc::pid_t) -> u64 {
+    let mut clock = 0;
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: both pointers are to live locals; the clock is that of a child that nobody has waited for.
+    let is_known = unsafe {
+        libc::clock_getcpuclockid(pid, &mut clock) == 0 && libc::clock_gettime(clock, &mut time) == 0
+    };
+    if is_known {
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    } else {
+        0
     }
 }
 

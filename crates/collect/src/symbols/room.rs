@@ -52,6 +52,11 @@ impl Room {
         is_there
     }
 
+    /// There was no room for another reason.
+    pub(super) fn refuse(&mut self) {
+        self.refused += 1;
+    }
+
     /// Looking at it took this much CPU time, in nanoseconds.
     pub(super) fn use_cpu(&mut self, ns: u64) {
         self.cpu_s.use_up(ns as f64 / 1e9);
