@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use dbtime::throwaway::{Cluster, Options, Shutdown};
@@ -22,6 +23,8 @@ const SOON: Duration = Duration::from_secs(60);
 struct Metrics {
     child: Child,
     address: SocketAddr,
+    /// Reads what it says on standard error after its address: it would wait for a reader.
+    said: Option<JoinHandle<Vec<String>>>,
 }
 
 impl Metrics {
@@ -40,11 +43,10 @@ impl Metrics {
             Some(at.strip_suffix("/metrics")?.to_string())
         });
         let url = url.unwrap_or_else(|| panic!("it ended: {:?}", child.wait()));
-        // What it says further is read, or it would wait for a reader.
-        std::thread::spawn(move || lines.for_each(drop));
         Metrics {
             child,
             address: url.parse().expect("an address"),
+            said: Some(std::thread::spawn(move || lines.collect())),
         }
     }
 
@@ -53,11 +55,13 @@ impl Metrics {
         unsafe { libc::kill(self.child.id().cast_signed(), signal) };
     }
 
-    /// Ends it the way Ctrl-C does.
-    fn stop(mut self) {
+    /// Ends it the way Ctrl-C does; returns what it said.
+    fn stop(mut self) -> Vec<String> {
         self.signal(libc::SIGINT);
         let ended = self.child.wait().expect("it is a child");
         assert_eq!(ended.code(), Some(0));
+        let said = self.said.take().expect("it is read");
+        said.join().expect("no panic")
     }
 
     fn text(&self) -> String {
@@ -485,7 +489,11 @@ fn a_server_that_restarts_is_counted_on() {
     let idle = grown("dbtime_idle_seconds_total");
     assert_close("sessions of the new server", idle, 2.0 * seconds, 0.0, 0.2);
     assert!(grown("dbtime_background_seconds_total") > seconds);
-    metrics.stop();
+    let said = metrics.stop();
+    for words in ["has stopped", "waiting for the server", "has restarted"] {
+        let times = said.iter().filter(|line| line.contains(words)).count();
+        assert_eq!(times, 1, "'{words}' in {said:#?}");
+    }
 }
 
 /// All counters, by series.

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use dbtime_collect::Scratch;
 use dbtime_import::{ImportError, Imported, Reading, lie_beside};
 use dbtime_model::Rows;
@@ -12,6 +12,7 @@ use dbtime_model::output::{Owner, Place, caller_of_sudo};
 use dbtime_model::recording::{Meta, SCHEMA_VERSION, remove_unfinished_import};
 use dbtime_report::Source;
 
+use crate::folder;
 use crate::inputs;
 use crate::options::FileOptions;
 use crate::output::{self, ProgressLine, say};
@@ -221,7 +222,10 @@ pub fn open(paths: &[PathBuf], about: &FileOptions, detail: Detail) -> anyhow::R
                 path.display()
             );
         }
-        return Ok(Source::open(path)?);
+        return Source::open(path).map_err(|e| match folder::command_for(path) {
+            Some(command) => anyhow!("{e}; to read the files in it, name them: {command}"),
+            None => e.into(),
+        });
     }
     for path in paths {
         // Of several, one that cannot be understood is reported, and the others are read. One that does not exist is a mistake in the

@@ -7,6 +7,7 @@
 //! live          live snapshots: for snap, latch and metrics
 //! import        files of other tools, as a recording or straight into a report
 //! reading       opens whatever can be named as a recording
+//! folder        a directory that was named although its files were meant
 //! output        where answers go, and messages on the way
 //! queue         a queue for a thread that may be slow
 //! printer       text for a reader that may not read it
@@ -19,6 +20,7 @@ pub mod calibration;
 pub mod commands;
 pub mod exit_code;
 pub mod filter_line;
+pub mod folder;
 pub mod import;
 pub mod inputs;
 pub mod live;

@@ -15,7 +15,7 @@ static ALLOCATOR: memory::Bounded = memory::Bounded;
 fn main() -> ExitCode {
     // An agent starts its parts as /proc/self/exe, which ps and top would show as "exe". A failure here does not matter.
     let _ = std::fs::write("/proc/self/comm", "dbtime");
-    let ended = Arguments::of_command_line().command.run();
+    let ended = Arguments::of_command_line().and_then(|arguments| arguments.command.run());
     working::end();
     match ended {
         Ok(code) => code,

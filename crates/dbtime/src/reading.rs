@@ -9,6 +9,7 @@ use dbtime_model::recording::BytesRead;
 use dbtime_report::{Part, Source};
 use dbtime_store::{Address, ReadSoFar, Store, StoreError};
 
+use crate::folder;
 use crate::import::{self, Detail};
 use crate::options::{FileOptions, Selection};
 use crate::output::{self, say};
@@ -37,11 +38,18 @@ pub fn open(
         };
         return match paths {
             [_] => open_store(address, selection),
-            _ => Err(Usage(format!(
-                "{address} is a store: a report reads one store, or a part of it; --compare puts several side by side"
-            ))
-            .into()),
+            _ => Err(not_alone(&format!("{address} is a store")).into()),
         };
+    }
+    if paths.len() > 1
+        && let Some(directory) = paths.iter().find(|path| path.is_dir())
+    {
+        let name = directory.display();
+        let usage = match folder::command_for(directory) {
+            Some(command) => Usage(format!("{name} is a directory: name the files in it: {command}")),
+            None => not_alone(&format!("{name} is a recording")),
+        };
+        return Err(usage.into());
     }
     for (option, typed) in [("--host", &selection.host), ("--server", &selection.server)] {
         if let (Some(path), false) = (paths.first(), typed.is_empty()) {
@@ -55,6 +63,13 @@ pub fn open(
     let source = import::open(paths, about, detail)?;
     working::begin("adding up");
     Ok(source)
+}
+
+/// Something that was named together with others, but can only be read alone.
+fn not_alone(what: &str) -> Usage {
+    Usage(format!(
+        "{what}: nothing else can be read with it; 'dbtime report --compare' puts several side by side"
+    ))
 }
 
 fn open_store(address: Address, selection: &Selection) -> anyhow::Result<Source> {

@@ -8,6 +8,7 @@ use std::num::NonZeroU32;
 use dbtime_report::{Dimension, Filter, LineKind, SnapshotOptions, Whose};
 
 use crate::filter_line;
+use crate::options::each_once;
 
 /// What is shown by default.
 const USUAL: [LineKind; 3] = [LineKind::Stat, LineKind::Time, LineKind::Wait];
@@ -159,10 +160,12 @@ fn gather(letters: &str) -> Result<Vec<LineKind>, String> {
 
 fn dimensions(names: &str) -> Result<Vec<Dimension>, String> {
     // Snapper separates them with a plus.
-    let names = names.split([',', '+']);
-    names
+    let split = names.split([',', '+']);
+    let dimensions: Vec<Dimension> = split
         .map(|name| Dimension::parse_of_time(name).map_err(|e| format!("ash={name}: {e}")))
-        .collect()
+        .collect::<Result<_, _>>()?;
+    each_once(&dimensions).map_err(|e| format!("ash={names}: {e}"))?;
+    Ok(dimensions)
 }
 
 #[cfg(test)]
@@ -294,6 +297,7 @@ mod tests {
             ("gather=stq", "'q'"),
             ("gather=", "letters"),
             ("ash=colour", "colour"),
+            ("ash=wait+state,wait", "'wait' is listed twice"),
             ("colour=red", "NAME=VALUE"),
             ("foreground", "fg"),
             ("99999999999", "pid"),

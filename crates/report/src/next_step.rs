@@ -98,12 +98,15 @@ pub fn next_steps(report: &Report) -> Vec<NextStep> {
     };
     let mut steps = Vec::new();
     let locks = of_classes(&["Lock", "LWLock", "BufferPin"]);
-    if locks >= LOCKS && has::<CauseRow>(meta) {
+    let latches = of_classes(&["LWLock"]);
+    let knows_holders = latches >= LOCKS && has::<HeldLockRow>(meta);
+    // Of LWLocks alone, `--latches` says more, and points to `--causes` itself.
+    let is_of_latches = knows_holders && of_classes(&["Lock", "BufferPin"]) < LOCKS;
+    if locks >= LOCKS && has::<CauseRow>(meta) && !is_of_latches {
         let why = format!("who held what others waited for (waits for locks: {locks:.0} % of DB time)");
         steps.push((locks, NextStep::new("report", "--causes", why)));
     }
-    let latches = of_classes(&["LWLock"]);
-    if latches >= LOCKS && has::<HeldLockRow>(meta) {
+    if knows_holders {
         let why = format!(
             "who held LWLocks, doing what and where in the code ({latches:.0} % of DB time was spent waiting for them)"
         );

@@ -130,6 +130,12 @@ fn a_function_that_one_side_runs_is_found_to_the_nanosecond() {
     let text = text::render_diff(&diff, 120);
     let first = text.lines().next().expect("a line");
     assert!(first.contains("checksum_page under PageIsVerified"), "{text}");
+    // On a terminal it is wrapped; otherwise it is one line, for programs that read lines.
+    assert!(first.chars().count() > 80, "{text}");
+    let wrapped = text::render_diff_at_terminal(&diff, 80);
+    let lines: Vec<&str> = wrapped.lines().take_while(|line| !line.is_empty()).collect();
+    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{wrapped}");
+    assert!(lines.join(" ").starts_with(first), "{wrapped}");
 }
 
 #[test]

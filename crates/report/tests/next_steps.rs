@@ -57,6 +57,27 @@ fn waits_for_reads_lead_to_where_they_came_from_if_every_call_was_timed() {
 }
 
 #[test]
+fn waits_for_lwlocks_alone_lead_to_one_view_of_them() {
+    let next = |waits: &[(&str, u64)], tables: &[&str]| {
+        let (mut meta, mut rows) = recording("sampled", "");
+        for table in tables {
+            meta.segments.rows.insert((*table).into(), 1);
+        }
+        let of_class = |(class, ms): &(&str, u64)| row(1, (*class, "x", false), State::Sleep, *ms);
+        rows.activity = waits.iter().map(of_class).collect();
+        let report = report(&Source::memory(meta, rows), &Options::default()).expect("a report");
+        commands(&next_steps(&report))
+    };
+    let [causes, latches] = ["--causes", "--latches"].map(|view| format!("dbtime report {view} x.dbt"));
+    let both = ["causes", "held_locks"];
+    let few_locks = [("LWLock", 300), ("Lock", 50), ("IO", 100), ("Timeout", 550)];
+    assert_eq!(next(&few_locks, &both), [latches.as_str()]);
+    assert_eq!(next(&few_locks, &both[..1]), [causes.as_str()]);
+    let locks_too = [("LWLock", 300), ("Lock", 200), ("Timeout", 500)];
+    assert_eq!(next(&locks_too, &both), [causes.as_str(), latches.as_str()]);
+}
+
+#[test]
 fn where_reads_came_from_leads_to_what_was_read_if_that_has_a_name() {
     let next = |relation: &str| {
         let report = io(&reads("exact-calls", relation), &IoOptions::default()).expect("a report");

@@ -13,4 +13,5 @@ mod oracle_latches;
 mod oracle_traces;
 mod store;
 mod unchanged;
+mod usage;
 mod waiters;

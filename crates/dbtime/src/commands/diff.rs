@@ -15,7 +15,7 @@ use crate::exit_code::NOTHING_RECORDED;
 use crate::import::Detail;
 use crate::memory;
 use crate::newest;
-use crate::options::{ComparedOptions, FileOptions, Selection, TableFormat};
+use crate::options::{ComparedOptions, FileOptions, Selection, TableFormat, above_zero};
 use crate::output::{self, say};
 use crate::reading;
 use crate::usage::Usage;
@@ -43,7 +43,7 @@ pub struct DiffArguments {
     #[command(flatten)]
     compared: ComparedOptions,
     /// Changes of each kind to show
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = above_zero)]
     top: usize,
     /// Side that sets the widths of a flame graph: bad shows what BAD does more of, good what GOOD did and BAD no longer does
     #[arg(long, value_enum, value_name = "SIDE", default_value_t = WidthsOf::Bad)]

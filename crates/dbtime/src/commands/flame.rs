@@ -12,7 +12,7 @@ use crate::exit_code::NOTHING_RECORDED;
 use crate::import::Detail;
 use crate::memory;
 use crate::newest;
-use crate::options::{FileOptions, Selection};
+use crate::options::{FileOptions, Selection, each_once};
 use crate::output::{self, say};
 use crate::page;
 use crate::reading;
@@ -21,12 +21,13 @@ use crate::usage::Usage;
 /// `dbtime flame`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  dbtime flame slow.dbt\n  dbtime flame slow.dbt --by query,wait -o slow.svg\n  perf script | dbtime flame - -o cpu.svg"
+    after_help = "Examples:\n  dbtime flame slow.dbt\n  dbtime flame slow.dbt --by query,wait -o slow.svg\n  dbtime flame prod_1.trc prod_2.trc -o prod.svg\n  perf script | dbtime flame - -o cpu.svg"
 )]
 pub struct FlameArguments {
-    /// The recording [default: the newest in the current directory], or a file that 'dbtime import' understands
+    /// The recording [default: the newest in the current directory], or files that 'dbtime import' understands: several
+    /// count as one; or a store, or a part of it (STORE?host=db1&from=2026-10-10: see docs/store.md)
     #[arg(value_name = "RECORDING")]
-    recording: Option<PathBuf>,
+    recordings: Vec<PathBuf>,
     /// What such a file does not say
     #[command(flatten)]
     about: FileOptions,
@@ -53,8 +54,8 @@ pub struct FlameArguments {
     #[arg(long)]
     causes: bool,
     /// File to write; its extension chooses the format (see docs/export.md: .svg, .folded, .pb.gz, .speedscope.json …); -
-    /// writes folded stacks to standard output [default: next to the recording, slow.svg for slow.dbt; - if standard output is
-    /// not a terminal]
+    /// writes folded stacks to standard output [default: next to the recording or the first file, slow.svg for slow.dbt; - if
+    /// standard output is not a terminal]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -71,17 +72,22 @@ fn dimension_parser() -> impl TypedValueParser<Value = Dimension> {
 /// The recording cannot be read, the output cannot be written, or no format has its extension.
 pub(super) fn run(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
     memory::bound(arguments.about.max_memory);
-    let recording = newest::or_named(arguments.recording.as_deref(), "flame graph")?;
+    each_once(&arguments.by).map_err(Usage)?;
+    let first = newest::or_named(arguments.recordings.first().map(PathBuf::as_path), "flame graph")?;
+    let recordings = match arguments.recordings.as_slice() {
+        [] => std::slice::from_ref(&first),
+        named => named,
+    };
     let output = match &arguments.output {
         Some(output) => output.clone(),
         // A picture is for a user at a terminal; a program behind a pipe takes folded stacks.
-        None if io::stdout().is_terminal() => reading::sibling(&recording, "svg")?,
+        None if io::stdout().is_terminal() => reading::sibling(&first, "svg")?,
         None => PathBuf::from("-"),
     };
     // The format first: a wrong extension shows before a large recording is read.
     let exporter = export::exporter(&output).map_err(|e| Usage(e.to_string()))?;
     let source = reading::open(
-        std::slice::from_ref(&recording),
+        recordings,
         &arguments.about,
         Detail::Seconds,
         &arguments.selection,
@@ -103,7 +109,8 @@ pub(super) fn run(arguments: &FlameArguments) -> anyhow::Result<ExitCode> {
         say(format_args!("note: this recording does not say the {dimension}"));
     }
     if folded.total_ns == 0 {
-        say(format_args!("dbtime: {}: nothing to draw", recording.display()));
+        let paths: Vec<String> = recordings.iter().map(|path| path.display().to_string()).collect();
+        say(format_args!("dbtime: {}: nothing to draw", paths.join(" ")));
         return Ok(ExitCode::from(NOTHING_RECORDED));
     }
     let folded = match exporter.is_picture() && !arguments.whole_stacks {

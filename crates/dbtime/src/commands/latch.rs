@@ -11,7 +11,7 @@ use crate::live::{self, Kept, Late, Length, Plan};
 use crate::memory;
 use crate::options::TableFormat;
 use crate::options::time::parse_whole_seconds;
-use crate::options::{LatchLayout, LiveRate, ShownTexts, TargetOptions};
+use crate::options::{LatchLayout, LiveRate, ShownTexts, TargetOptions, above_zero, each_once};
 use crate::output::{self, say};
 use crate::remains::mend;
 use crate::signals::{Second, stop_on_signals};
@@ -61,7 +61,7 @@ pub struct LatchArguments {
     #[arg(long)]
     all_locks: bool,
     /// Locks and holders, or rows, to show [default: 10]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = above_zero)]
     top: Option<usize>,
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
@@ -77,6 +77,7 @@ pub(super) fn run(arguments: &LatchArguments) -> anyhow::Result<ExitCode> {
     let stop = stop_on_signals(Second::Ends)?;
     memory::give_back();
     let wanted = who::sessions(&arguments.who).map_err(Usage)?;
+    each_once(&arguments.layout.columns).map_err(Usage)?;
     if arguments.exact && arguments.seconds > arguments.limit {
         return Err(Usage(format!(
             "--exact slows the server down, so it runs for {} s at most: use --limit {} to run longer",

@@ -30,6 +30,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::output;
+
 /// Sessions of a snapshot that are shown by default.
 const SNAPSHOT_SESSIONS: usize = 10;
 
@@ -52,8 +54,11 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Parses the command line. Exits if it is invalid.
-    pub fn of_command_line() -> Arguments {
+    /// Parses the command line. Exits if it is invalid, or asks for nothing but help.
+    ///
+    /// # Errors
+    /// Help cannot be written to standard output.
+    pub fn of_command_line() -> anyhow::Result<Arguments> {
         // A negative number is a value, to be rejected as such, not an unknown option.
         let command = Arguments::command().mut_subcommands(|command| {
             command.mut_args(|argument| {
@@ -61,7 +66,16 @@ impl Arguments {
                 argument.allow_negative_numbers(takes_values)
             })
         });
-        Arguments::from_arg_matches(&command.get_matches()).unwrap_or_else(|e| e.exit())
+        let matches = command.try_get_matches();
+        match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
+            Ok(arguments) => Ok(arguments),
+            Err(wrong) if wrong.use_stderr() => wrong.exit(),
+            Err(help) => {
+                // It knows where colours may be used; its own `exit` ignores a failed write.
+                output::to_stdout(|_| help.print())?;
+                std::process::exit(help.exit_code())
+            }
+        }
     }
 }
 

@@ -15,7 +15,9 @@ use dbtime_model::{Rows, Session, SessionId, StatementRow};
 use dbtime_report::{SchedBuilder, Source, SwitchLine, json, printable_lines, text};
 
 use crate::exit_code::NOTHING_RECORDED;
-use crate::options::{NewRecording, ShownTexts, StopAfter, StreamFormat, TableFormat, TargetOptions};
+use crate::options::{
+    NewRecording, ShownTexts, StopAfter, StreamFormat, TableFormat, TargetOptions, above_zero,
+};
 use crate::output::{self, ProgressLine, say};
 use crate::printer::{Printer, Stream};
 use crate::record::{Output, Part, Progress, Sink};
@@ -38,7 +40,7 @@ pub struct SchedArguments {
     #[command(flatten)]
     texts: ShownTexts,
     /// Number of longest scheduling delays to show in the summary
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = above_zero)]
     top: usize,
     /// For whom
     #[command(flatten)]

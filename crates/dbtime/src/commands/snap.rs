@@ -11,7 +11,9 @@ use crate::exit_code::NOTHING_RECORDED;
 use crate::live::{self, Kept, Late, Length, Plan};
 use crate::memory;
 use crate::options::time::parse_whole_seconds;
-use crate::options::{LiveRate, Precision, ServerStatistics, ShownTexts, SnapshotFormat, TargetOptions};
+use crate::options::{
+    LiveRate, Precision, ServerStatistics, ShownTexts, SnapshotFormat, TargetOptions, each_once,
+};
 use crate::output::{self, say};
 use crate::remains::mend;
 use crate::signals::{Second, stop_on_signals};
@@ -100,6 +102,7 @@ pub(super) fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
         return Err(Usage("'end' takes only one snapshot".to_string()).into());
     }
     let wanted = who::parse(&arguments.who).map_err(Usage)?;
+    each_once(&arguments.layout.columns).map_err(Usage)?;
     let plan = Plan {
         collect: Options {
             mechanism: arguments.precision.mechanism().map_err(Usage)?,

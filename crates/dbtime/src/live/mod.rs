@@ -170,11 +170,6 @@ impl Live<'_> {
             }
             self.collector
                 .count_lock_uses(self.begin_us, self.windows.end_us())?;
-            if let Status::ServerGone(since) = status
-                && gone.replace(since) != Some(since)
-            {
-                self.say("the server has stopped; waiting for it to start");
-            }
             let notes: Vec<String> = self
                 .collector
                 .notes()
@@ -185,6 +180,12 @@ impl Live<'_> {
             noted += notes.len();
             for note in notes {
                 self.say(&format!("note: {note}"));
+            }
+            // One of the notes says that it has stopped.
+            if let Status::ServerGone(since) = status
+                && gone.replace(since) != Some(since)
+            {
+                self.say("waiting for the server to start");
             }
             if !self.collector.rows().is_empty() || self.collector.has_much_to_take() {
                 self.windows.add(self.collector.take_rows());

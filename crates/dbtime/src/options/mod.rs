@@ -13,10 +13,14 @@
 //! compared       how two recordings are compared
 //! format         for people or for programs
 //! latch_layout   how held locks are shown
+//! above_zero     how many are shown
+//! each_once      lists in which nothing is listed twice
 //! time           parsing of times
 //! ```
 
+mod above_zero;
 mod compared;
+mod each_once;
 mod files;
 mod format;
 mod latch_layout;
@@ -30,7 +34,9 @@ mod target;
 mod texts;
 pub mod time;
 
+pub use above_zero::above_zero;
 pub use compared::ComparedOptions;
+pub use each_once::each_once;
 pub use files::FileOptions;
 pub use format::{AnswerFormat, SnapshotFormat, StreamFormat, TableFormat};
 pub use latch_layout::LatchLayout;

@@ -6,7 +6,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use dbtime_report::{BucketWidth, CallChoice, Dimension, Sort, TimelineOptions, WhatIf};
 
-use crate::options::{FileOptions, Selection};
+use crate::options::{FileOptions, Selection, above_zero};
 
 /// Options that cannot be combined with questions about who was waited for.
 const NOT_OF_WAITERS: [&str; 17] = [
@@ -150,7 +150,7 @@ pub struct ReportArguments {
     pub(super) switches: bool,
     /// How deep to show: functions from the leaf of each stack, levels from the root of the tree, links of a chain
     /// (--causes, --chain); the rest is summed up [default: all; --causes: the last link]
-    #[arg(long, value_name = "N", value_parser = parse_depth)]
+    #[arg(long, value_name = "N", value_parser = above_zero)]
     pub(super) depth: Option<usize>,
     /// Cost of observation, as measured by 'dbtime calibrate' [default: what it saved on this host, for recordings of this host]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions", "modules"])]
@@ -170,7 +170,7 @@ pub struct ReportArguments {
     /// trace, groups of latencies or files [10], values of a time line [8], queries with --tail [5], waits, causes and
     /// blockers with --causes, --blockers and --chain [10], locks and holders with --latches [10], sessions with
     /// --snapshot [10]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = above_zero)]
     pub(super) top: Option<usize>,
     /// Output format [default: by the extension of the output file (.json, .csv, .svg), else text]
     #[arg(long, value_enum)]
@@ -285,13 +285,6 @@ fn parse_buckets(text: &str) -> Result<Buckets, String> {
             Ok(most @ 1..=10_000) => Ok(Buckets::Typed(BucketWidth::AtMost(most))),
             _ => Err(usage()),
         },
-    }
-}
-
-fn parse_depth(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(depth) if depth > 0 => Ok(depth),
-        _ => Err("must be a number, at least 1".to_string()),
     }
 }
 

@@ -35,7 +35,8 @@ impl Commands {
                     + &subject.next(&next_steps_of_commands(&report))
             }
         };
-        subject.answer(
+        subject.answer_in(
+            self.format,
             &answer,
             report.all.latencies.count() > 0,
             "no commands in the selected part of the recording",

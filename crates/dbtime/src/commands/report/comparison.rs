@@ -44,7 +44,7 @@ impl Comparison {
             TableFormat::Json => json::render_comparison(&comparison),
             TableFormat::Text => text::render_comparison(&comparison, output::width()),
         };
-        subject.answer(&answer, !comparison.events.is_empty(), NO_LATENCIES)
+        subject.answer_in(self.format, &answer, !comparison.events.is_empty(), NO_LATENCIES)
     }
 }
 

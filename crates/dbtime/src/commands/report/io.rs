@@ -32,7 +32,8 @@ impl Io {
                 text::render_io(&report, output::width()) + &subject.next(&next_steps_of_reads(&report))
             }
         };
-        subject.answer(
+        subject.answer_in(
+            self.format,
             &answer,
             report.total.count() > 0,
             "no reads in the recording or its selected part",

@@ -39,7 +39,8 @@ impl Latches {
                     + &subject.next(&next_steps_of_latches(&report))
             }
         };
-        subject.answer(
+        subject.answer_in(
+            self.format,
             &answer,
             report.meta.database.held_locks || report.locks.recorded,
             "it has no holders of internal locks",

@@ -60,7 +60,7 @@ impl Latency {
                     + &subject.next(&next_steps_of_latencies(&report))
             }
         };
-        subject.answer(&answer, !report.kinds.is_empty(), NO_LATENCIES)
+        subject.answer_in(format, &answer, !report.kinds.is_empty(), NO_LATENCIES)
     }
 
     fn heat_map(&self, subject: &Subject, source: &Source) -> anyhow::Result<ExitCode> {

@@ -1,5 +1,6 @@
 //! The question, made once from the flags that were given. It can only express what has an answer.
 
+use std::fmt::Display;
 use std::process::ExitCode;
 
 use dbtime_report::{
@@ -23,7 +24,7 @@ use super::timeline::{self, Timeline};
 use super::waiters::{self, Waiters};
 use super::what_if::Prediction;
 use crate::commands::SNAPSHOT_SESSIONS;
-use crate::options::{SnapshotFormat, TableFormat};
+use crate::options::{SnapshotFormat, TableFormat, each_once};
 use crate::usage::Usage;
 
 const NO_CSV: &str = "--format csv is for --snapshot only";
@@ -340,9 +341,14 @@ fn stack_view(flags: &ReportArguments) -> Option<StackView> {
 }
 
 /// Parses names: not every question accepts all that the command line does.
-fn choices<T>(names: &[String], parse: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, Usage> {
+fn choices<T: PartialEq + Display>(
+    names: &[String],
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<Vec<T>, Usage> {
     let parsed = names.iter().map(|name| parse(name));
-    parsed.collect::<Result<_, _>>().map_err(Usage)
+    let parsed: Vec<T> = parsed.collect::<Result<_, _>>().map_err(Usage)?;
+    each_once(&parsed).map_err(Usage)?;
+    Ok(parsed)
 }
 
 #[cfg(test)]
@@ -431,6 +437,17 @@ mod tests {
             (&["--timeline", "--by", "device"], "'device'"),
             (&["--latency", "--by", "state"], "'state'"),
             (&["--by", "io_size"], "'io_size'"),
+            (&["--by", "wait,state,wait"], "'wait' is listed twice"),
+            (&["--timeline", "--by", "wait,wait"], "'wait' is listed twice"),
+            // Two names of the same dimension of latencies.
+            (&["--latency", "--by", "name,wait"], "'name' is listed twice"),
+            (&["--latches", "--columns", "lock,lock"], "'lock' is listed twice"),
+            (
+                &["--snapshot", "--columns", "delta,delta"],
+                "'delta' is listed twice",
+            ),
+            (&["--top", "0"], "above 0"),
+            (&["--stacks", "--depth", "0"], "above 0"),
         ] {
             let refused = question(words).expect_err("no question");
             assert!(refused.contains(why), "{words:?}: {refused}");

@@ -7,10 +7,9 @@ use dbtime_report::{Filter, NextStep, Source};
 
 use crate::exit_code::NOTHING_RECORDED;
 use crate::import::Detail;
-use crate::options::{FileOptions, Selection};
+use crate::options::{FileOptions, Selection, TableFormat};
 use crate::output::{self, say};
 use crate::reading;
-use crate::usage::Usage;
 
 /// See the module.
 #[derive(Debug)]
@@ -25,16 +24,6 @@ pub(super) struct Subject {
 impl Subject {
     /// Opens the recording that was named, or files as one, with as much detail as the question needs.
     pub(super) fn open(&self, needed: Detail) -> anyhow::Result<Source> {
-        if self.recordings.len() > 1
-            && let Some(recording) = self.recordings.iter().find(|path| path.is_dir())
-        {
-            let recording = recording.display();
-            return Err(Usage(format!(
-                "{recording} is a recording: a report reads one of them, or files of other tools; --compare puts \
-                several side by side"
-            ))
-            .into());
-        }
         self.read(&self.recordings, needed)
     }
 
@@ -66,6 +55,22 @@ impl Subject {
     pub(super) fn answer(&self, text: &str, is_something: bool, nothing: &str) -> anyhow::Result<ExitCode> {
         output::text_to_file(&self.output, text)?;
         self.answered(is_something, nothing)
+    }
+
+    /// The same for tables that say themselves that they are empty: it is said again only to users who do not see them.
+    pub(super) fn answer_in(
+        &self,
+        format: TableFormat,
+        text: &str,
+        is_something: bool,
+        nothing: &str,
+    ) -> anyhow::Result<ExitCode> {
+        output::text_to_file(&self.output, text)?;
+        let is_seen = format == TableFormat::Text && self.output == Path::new("-");
+        match is_seen && !is_something {
+            true => Ok(ExitCode::from(NOTHING_RECORDED)),
+            false => self.answered(is_something, nothing),
+        }
     }
 
     /// Says so if an answer that has been written is empty.

@@ -38,9 +38,10 @@ impl Waiters {
     pub(super) fn answer(&self, subject: &Subject) -> anyhow::Result<ExitCode> {
         let source = subject.open(Detail::Seconds)?;
         let options = self.options(subject, &source)?;
-        if let Seen::Picture { .. } = self.seen {
-            return picture(subject, &source, &options);
-        }
+        let format = match self.seen {
+            Seen::Causes(format) | Seen::Blockers(format) | Seen::Chains { format, .. } => format,
+            Seen::Picture { .. } => return picture(subject, &source, &options),
+        };
         let report = dbtime_report::causes(&source, &options)?;
         let next = || subject.next(&next_steps_of_causes(&report));
         let answer = match &self.seen {
@@ -55,7 +56,7 @@ impl Waiters {
                 json::render_causes(&report)
             }
         };
-        subject.answer(&answer, report.blocked_ns > 0, NOTHING_BLOCKED)
+        subject.answer_in(format, &answer, report.blocked_ns > 0, NOTHING_BLOCKED)
     }
 
     fn options(&self, subject: &Subject, source: &Source) -> anyhow::Result<CauseOptions> {

@@ -31,7 +31,8 @@ impl Prediction {
                     + &subject.next(&next_steps_of_what_if(&report))
             }
         };
-        subject.answer(
+        subject.answer_in(
+            self.format,
             &answer,
             report.answer.is_ok(),
             "no such prediction can be made from this recording",
