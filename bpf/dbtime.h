@@ -176,20 +176,24 @@ enum dbt_ended {
 	ENDED_STATES
 };
 
+/* Element of the map `rests`: all that a pass reads for a resting session. There are many of them, and the CPU's caches do not keep much
+ * from one pass to the next: what is not needed for that is in `slots`. */
+struct dbt_rest {
+	__u32 rests;           /* looks since its wakeups are counted, all of which found it asleep in the same row, up to RESTS */
+	__u32 wakings;         /* its wakeups, while they are counted: written only by its wakers */
+	__u32 wakings_seen;    /* at the first of these looks */
+	__u32 repeats;         /* passes since the last look, in all of which it rested */
+};
+
 /* Element of the map `slots`: one target as the sampler thread visits it. pid 0 = empty. A slot is filled when a session begins (by
  * the fork probe if `free_slots` has one, otherwise by user space; start_ns 0 = whatever task has the pid now), and user space
  * empties it when the session has ended; in between, only the sampler's programs write it. */
 struct dbt_slot {
-	/* All that a pass reads for a resting session: there are many of them, so this is kept small. */
 	struct dbt_task_id task;
 	__u64 switches;        /* context switches at the last row; ~0 = no row can still hold */
 	__u32 repeats;         /* passes since the last event in which that row still held */
-	__u32 rests;           /* looks since its wakeups are counted, all of which found it asleep in the same row, up to RESTS */
-	__u32 wakings;         /* its wakeups, while they are counted: written only by its wakers */
-	__u32 wakings_seen;    /* at the first of these looks */
 	__u32 code_is_new;     /* the last row's stack went through code that was unknown in the address space of that time */
 	__u32 stack_space;     /* that address space */
-	/* Read only for the others. */
 	__u32 is_new;          /* this pass found a state that the last row does not cover */
 	__u32 was_awake;       /* it ran between the last two looks */
 	struct dbt_wait_source source;

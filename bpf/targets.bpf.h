@@ -17,6 +17,14 @@ struct {
 	__type(value, struct dbt_slot);
 } slots SEC(".maps");
 
+/* By the same numbers. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 16384); /* user space sets it */
+	__type(key, __u32);
+	__type(value, struct dbt_rest);
+} rests SEC(".maps");
+
 /* The n-th slot of a list, and its number. */
 static __always_inline struct dbt_slot *listed_slot(void *list, __u32 n, __u32 *number)
 {

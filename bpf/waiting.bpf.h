@@ -717,29 +717,29 @@ static __always_inline void begin_account(struct task_struct *task, struct dbt_s
 /* A session found asleep in the same row, look after look, is not looked at until it is woken, or totals are due: most sessions of most
  * servers have nothing to do. A wakeup is signalled before the kernel changes the task's state, so one that came just before its wakeups
  * were counted is seen in one of the next looks. For totals all are looked at, whatever was missed. */
-static __always_inline void note_rest(struct task_struct *task, struct dbt_slot *slot, __u32 i)
+static __always_inline void note_rest(struct task_struct *task, struct dbt_slot *slot, struct dbt_rest *rest, __u32 i)
 {
 	__u32 state = task_field(task, __state);
 	struct dbt_mark *mark;
 
-	if (slot->is_new || slot->was_awake || state != slot->state || switches_of(task) != slot->switches ||
-	    !(state & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)) || slot->wakings != slot->wakings_seen) {
-		slot->rests = 0;
-		slot->wakings_seen = slot->wakings;
-	} else if (slot->rests) {
-		slot->rests += slot->rests < RESTS;
+	if (slot->is_new || slot->was_awake || slot->code_is_new || state != slot->state || switches_of(task) != slot->switches ||
+	    !(state & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)) || rest->wakings != rest->wakings_seen) {
+		rest->rests = 0;
+		rest->wakings_seen = rest->wakings;
+	} else if (rest->rests) {
+		rest->rests += rest->rests < RESTS;
 	} else {
 		mark = bpf_task_storage_get(&marks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 		if (!mark)
 			return;
 		mark->rests_in = i + 1;
-		slot->rests = 1;
+		rest->rests = 1;
 	}
 }
 
-static __always_inline bool rests(struct dbt_slot *slot)
+static __always_inline bool is_resting(struct dbt_rest *rest)
 {
-	return slot->rests == RESTS && slot->wakings == slot->wakings_seen && slot->switches != NO_ROW;
+	return rest->rests == RESTS && rest->wakings == rest->wakings_seen;
 }
 
 /* A sleeping session keeps its row, and so its stack. Once more is known about its mappings, both are sampled again. This and
@@ -785,22 +785,28 @@ __noinline int list_looked_at(struct dbt_slot *slot, __u32 number)
 
 static long look_at_slot(__u32 i, struct dbt_visit *visit)
 {
-	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &i);
+	struct dbt_rest *rest = bpf_map_lookup_elem(&rests, &i);
 	struct task_struct *task;
+	struct dbt_slot *slot;
 
-	if (!slot || !slot->task.pid)
+	if (!rest)
 		return 0;
-	look_again_at_stack(slot);
-	if (rests(slot) && !visit->totals) {
-		slot->repeats++;
+	if (is_resting(rest) && !visit->totals) {
+		rest->repeats++;
 		return 0;
 	}
+	slot = bpf_map_lookup_elem(&slots, &i);
+	if (!slot || !slot->task.pid)
+		return 0;
+	slot->repeats += rest->repeats;
+	rest->repeats = 0;
+	look_again_at_stack(slot);
 	task = bpf_task_from_pid(slot->task.pid);
 	if (!task)
 		return 0;
 	if (is_session(task, slot)) {
 		look(task, slot, visit);
-		note_rest(task, slot, i);
+		note_rest(task, slot, rest, i);
 		list_looked_at(slot, i);
 		/* Here, where nothing sleeps: no session's totals wait for another one's memory. */
 		if (visit->totals && !needs_account(slot))

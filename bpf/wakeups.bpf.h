@@ -62,10 +62,11 @@ static __always_inline void end_rest(struct task_struct *task, struct dbt_mark *
 {
 	__u32 index = mark->rests_in - 1;
 	struct dbt_slot *slot = bpf_map_lookup_elem(&slots, &index);
+	struct dbt_rest *rest = bpf_map_lookup_elem(&rests, &index);
 
 	mark->rests_in = 0;
-	if (slot && slot->task.pid == task->pid)
-		slot->wakings++;
+	if (slot && rest && slot->task.pid == task->pid)
+		rest->wakings++;
 }
 
 /* moment.bpf.h */

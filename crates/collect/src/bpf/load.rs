@@ -19,7 +19,7 @@ use super::plans::Plans;
 use super::recorder::RecorderSkelBuilder;
 use super::recorder::types::{
     bss, dbt_call_use, dbt_command_key, dbt_command_sums, dbt_config, dbt_counter, dbt_latency,
-    dbt_latency_key, dbt_latency_share, dbt_pass, dbt_slot, dbt_space, dbt_target, dbt_wait_source,
+    dbt_latency_key, dbt_latency_share, dbt_pass, dbt_rest, dbt_slot, dbt_space, dbt_target, dbt_wait_source,
 };
 use super::run_time::RunTimes;
 use super::unwind::UnwindMaps;
@@ -160,6 +160,7 @@ pub(crate) struct Programs {
     pub(crate) events: MapHandle,
     targets: MapHandle,
     slots: MapHandle,
+    rests: MapHandle,
     free_slots: MapHandle,
     configuration: MapHandle,
     pub(crate) current_pass: MapHandle,
@@ -278,6 +279,7 @@ impl Programs {
         for map in [
             &mut open.maps.targets,
             &mut open.maps.slots,
+            &mut open.maps.rests,
             &mut open.maps.awake_slots,
             &mut open.maps.slots_to_take,
             &mut open.maps.counted_sessions,
@@ -440,6 +442,7 @@ impl Programs {
             events: handle(&skel.maps.events)?,
             targets: handle(&skel.maps.targets)?,
             slots: handle(&skel.maps.slots)?,
+            rests: handle(&skel.maps.rests)?,
             free_slots: handle(&skel.maps.free_slots)?,
             configuration: handle(&skel.maps.configuration)?,
             current_pass: handle(&skel.maps.current_pass)?,
@@ -542,6 +545,8 @@ impl Programs {
         };
         slot.task.pid = pid;
         slot.task.start_ns = start_ns;
+        // First, so that the sampler does not count what it finds in the slot as another session's rest.
+        put(&self.rests, index, &dbt_rest::default())?;
         put(&self.slots, index, &slot)
     }
 
@@ -574,8 +579,9 @@ impl Programs {
         let Some(slot) = look_up::<dbt_slot>(&self.slots, index) else {
             return (0, Unused::default());
         };
+        let rested = look_up::<dbt_rest>(&self.rests, index).map_or(0, |rest| rest.repeats);
         (
-            slot.repeats,
+            slot.repeats + rested,
             Unused {
                 torn: slot.torn,
                 torn_stacks: slot.torn_stacks,
@@ -670,6 +676,7 @@ impl Programs {
 
 impl Plain for bss {}
 impl Plain for dbt_counter {}
+impl Plain for dbt_rest {}
 impl Plain for dbt_slot {}
 impl Plain for dbt_target {}
 impl Plain for dbt_wait_source {}
@@ -690,6 +697,7 @@ pub(crate) struct Losses {
 /// Value of a map whose layout libbpf-cargo made from the C struct.
 pub(super) trait MapValue {}
 impl MapValue for dbt_target {}
+impl MapValue for dbt_rest {}
 impl MapValue for dbt_slot {}
 impl MapValue for dbt_counter {}
 impl MapValue for dbt_config {}
