@@ -34,6 +34,8 @@ pub(super) struct CompiledCode {
     perf_map: u64,
     /// There was more in the files than is read, or than there is room for.
     is_full: bool,
+    /// The last time, not all was read that was there.
+    has_more: bool,
 }
 
 /// By start, without overlaps: end and name.
@@ -44,14 +46,17 @@ struct Functions {
 }
 
 impl CompiledCode {
-    /// Reads what was written since the last time.
-    pub(super) fn read(&mut self, pid: u32, mappings: &[Mapping]) {
+    /// Reads what was written since the last time, up to this many bytes of each file.
+    pub(super) fn read(&mut self, pid: u32, mappings: &[Mapping], most: u64) {
+        self.has_more = false;
         if let Some(name) = perf_map(pid)
             && let Ok(file) = TargetFile::below_root(pid, &name)
-            && let Some(rest) = rest_of(&file, self.perf_map, pid)
+            && let Some(rest) = rest_of(&file, self.perf_map, pid, most)
         {
-            self.perf_map += read_perf_map(rest, &mut self.functions);
+            let read = read_perf_map(rest, &mut self.functions);
+            self.perf_map += read;
             self.is_full |= self.perf_map >= MAX_BYTES;
+            self.has_more |= has_more(&file, self.perf_map, read);
         }
         // The file is kept mapped for as long as its writer may write to it.
         if let Some(mapping) = mappings.iter().find(|m| is_jitdump(m))
@@ -62,9 +67,10 @@ impl CompiledCode {
                 Some((path, read)) if *path == name => *read,
                 _ => 0,
             };
-            if let Some(rest) = rest_of(&file, begin, pid) {
+            if let Some(rest) = rest_of(&file, begin, pid, most) {
                 let read = read_jitdump(rest, begin == 0, &mut self.functions);
                 self.is_full |= begin + read >= MAX_BYTES;
+                self.has_more |= has_more(&file, begin + read, read);
                 self.jitdump = Some((name, begin + read));
             }
         }
@@ -78,6 +84,11 @@ impl CompiledCode {
     /// True when functions have no names because there was no room for them.
     pub(super) fn is_full(&self) -> bool {
         self.is_full
+    }
+
+    /// True when there was more to read the last time than could be read at once.
+    pub(super) fn has_more(&self) -> bool {
+        self.has_more
     }
 
     /// Memory that it takes, in bytes.
@@ -155,11 +166,17 @@ fn perf_map(pid: u32) -> Option<PathBuf> {
     Some(PathBuf::from(format!("/tmp/perf-{name}.map")))
 }
 
-/// A file from an offset on; None if there is nothing, or the file is not the process's own.
-fn rest_of(file: &TargetFile, offset: u64, pid: u32) -> Option<impl BufRead + use<'_>> {
+/// So many bytes of a file from an offset on; None if there is nothing, or the file is not the process's own.
+fn rest_of(file: &TargetFile, offset: u64, pid: u32, most: u64) -> Option<impl BufRead + use<'_>> {
     let is_longer = file.metadata().len() > offset && offset < MAX_BYTES;
     let is_its_own = is_longer && file.belongs_to(&process::users(pid));
-    is_its_own.then(|| BufReader::new(file.from(offset, MAX_BYTES - offset)))
+    is_its_own.then(|| BufReader::new(file.from(offset, most.min(MAX_BYTES - offset))))
+}
+
+/// Whether a file that was read up to an offset, `read` bytes of it the last time, is longer. If nothing could be read, what is there is
+/// still being written, or is damaged.
+fn has_more(file: &TargetFile, offset: u64, read: u64) -> bool {
+    read > 0 && offset < file.metadata().len().min(MAX_BYTES)
 }
 
 /// `START SIZE name`, numbers in hex. Returns the bytes of whole lines.
@@ -282,6 +299,31 @@ mod tests {
         assert_eq!(functions.find(0x1018), Some("first function"));
         assert_eq!(functions.find(0x1020), None);
         assert_eq!(functions.find(0x2000), None);
+    }
+
+    #[test]
+    fn a_perf_map_is_read_in_pieces_and_none_of_it_twice() {
+        let pid = std::process::id();
+        let path = format!("/tmp/perf-{pid}.map");
+        let line = |n: u64| format!("{:x} 10 function {n}\n", 0x1000 + n * 0x10);
+        std::fs::write(&path, (0..100).map(line).collect::<String>()).unwrap();
+        let mut compiled = CompiledCode::default();
+        let mut pieces = 0;
+        loop {
+            compiled.read(pid, &[], 500);
+            pieces += 1;
+            if !compiled.has_more() {
+                break;
+            }
+            assert!(compiled.find(0x1000 + 99 * 0x10).is_none());
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(pieces > 3, "{pieces} pieces");
+        for n in 0..100 {
+            let name = format!("function {n}");
+            assert_eq!(compiled.find(0x1008 + n * 0x10), Some(name.as_str()));
+        }
+        assert!(!compiled.is_full());
     }
 
     #[test]

@@ -42,6 +42,10 @@ use waiting::{Key, Placed, Stack, Waiting};
 
 /// A map of a process is read again for an address it does not have, but not more often than this.
 const MAPS_AGE: Duration = Duration::from_secs(1);
+/// The same, if there is more to read of what its compilers say; and how much of that is read at a time once recording has begun, in bytes:
+/// some 20 ms.
+const COMPILED_AGE: Duration = Duration::from_millis(100);
+const COMPILED_AT_ONCE: u64 = 4 << 20;
 /// Maximum number of distinct raw stacks remembered, of distinct frames, and bytes of these; beyond that the memory starts over. Together
 /// they are under 120 MB.
 const RAW_STACKS: usize = 50_000;
@@ -175,7 +179,7 @@ impl Symbolizer {
         self.spaces.clear();
         self.raw.clear();
         self.routine_names = RoutineNames::default();
-        self.read_maps(pid);
+        self.read_maps(pid, u64::MAX);
     }
 
     /// Reads the large symbol tables now: the kernel's and those of the parent's executable and C library. All others are read by a thread
@@ -559,9 +563,15 @@ impl Symbolizer {
 
     /// The number of the module that a process has mapped there, and the offset in its file.
     fn place_in_file(&mut self, pid: u32, address: u64) -> Option<(usize, u64)> {
-        let stale = |space: &Space| space.read.elapsed() > MAPS_AGE;
+        let stale = |space: &Space| {
+            let age = match space.compiled.has_more() {
+                true => COMPILED_AGE,
+                false => MAPS_AGE,
+            };
+            space.read.elapsed() > age
+        };
         if self.find(pid, address).is_none() && self.spaces.get(&pid).is_none_or(stale) {
-            self.read_maps(pid);
+            self.read_maps(pid, COMPILED_AT_ONCE);
         }
         let mapping = self.find(pid, address)?.clone();
         let offset = address - mapping.start + mapping.offset;
@@ -588,7 +598,8 @@ impl Symbolizer {
         Some(module)
     }
 
-    fn read_maps(&mut self, pid: u32) {
+    /// Reads the map of a process, and up to this many bytes of each file in which it lists code compiled at run time.
+    fn read_maps(&mut self, pid: u32, most: u64) {
         let mut maps = maps::read(pid).unwrap_or_default();
         let mut compiled = self
             .spaces
@@ -598,7 +609,7 @@ impl Symbolizer {
         let others: usize = self.spaces.values().map(|space| space.compiled.bytes()).sum();
         let has_room = others + compiled.bytes() < COMPILED_BYTES;
         if has_room {
-            compiled.read(pid, &maps);
+            compiled.read(pid, &maps, most);
         }
         if !has_room || compiled.is_full() {
             self.compiled_without_room.get_or_insert(pid);
