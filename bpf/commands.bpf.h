@@ -173,7 +173,7 @@ __noinline int add_command(struct dbt_command *command, __u64 whole)
 	__u32 i, state, place;
 	__u64 ns;
 
-	if (!command)
+	if (!command || latencies_are_over)
 		return 0;
 	key.statement = command->statement;
 	sums = bpf_map_lookup_elem(map, &key);

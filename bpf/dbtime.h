@@ -242,6 +242,7 @@ struct dbt_pass {
 	__u64 clock_offset; /* how far the scheduler's clock is behind CLOCK_MONOTONIC; 0 = not known */
 	__u64 announced; /* the moment that notes are about; 0 = none was announced */
 	__u64 number; /* of the pass */
+	__u64 is_last; /* non-zero: the recording ends with it */
 };
 
 enum dbt_event_kind {

@@ -21,6 +21,10 @@ __u64 latency_epoch SEC(".data.epoch") = 0;
 /* Latencies for which there was no room. */
 __u64 latency_lost = 0;
 
+/* Set by the sampler's last pass, in its own object: what ends later is not of the recording. It takes user space a while to read what was
+ * added, on a busy host tenths of a second. */
+__u32 latencies_are_over = 0;
+
 /* Shares of the room that a map has for individual statements: many different ones must not crowd out everything else, nor their
  * individual events the commands, by which statements are counted. */
 enum dbt_latency_share {
@@ -81,6 +85,8 @@ static __always_inline void add_latency(struct dbt_latency_key *key, __u64 ns)
 	struct dbt_latency first = { .count = 1, .sum_ns = ns, .max_ns = ns }, *latency;
 	void *map = latency_epoch & 1 ? (void *)&latency_odd : (void *)&latency_even;
 
+	if (latencies_are_over)
+		return;
 	key->bucket = latency_bucket(ns);
 	latency = bpf_map_lookup_elem(map, key);
 	if (!latency && !take_room(key->kind == LATENCY_COMMAND ? SHARE_COMMANDS : SHARE_EVENTS) && key->statement) {

@@ -51,6 +51,8 @@ static __always_inline bool add_to_histogram(__u32 number, __u64 ns)
 	same_register(bucket);
 	if (!histogram || bucket >= LATENCY_BUCKETS)
 		return false;
+	if (latencies_are_over)
+		return true;
 	histogram->buckets[bucket]++;
 	histogram->sum_ns += ns;
 	if (ns > histogram->max_ns)

@@ -886,6 +886,8 @@ int sampler_pass(struct dbt_pass *pass)
 	awake_count = slots_to_take_count = 0;
 	bpf_loop(pass->slots, look_at_slot, &visit, 0);
 	bpf_loop(slots_to_take_count, take_slot, &visit, 0);
+	if (pass->is_last)
+		latencies_are_over = 1;
 	return visit.ran;
 }
 
@@ -900,8 +902,12 @@ int sampler_iterate(struct bpf_iter__task *ctx)
 	struct dbt_pass *pass = bpf_map_lookup_elem(&current_pass, &zero);
 	struct dbt_slot *slot;
 
-	if (!task || !pass)
+	if (!pass)
 		return 0;
+	if (!task) { /* all have been visited */
+		latencies_are_over = pass->is_last != 0;
+		return 0;
+	}
 	arrival_clock_offset = pass->clock_offset;
 	if (task == sampler)
 		room_for_pieces = MOST_PIECES;

@@ -60,6 +60,72 @@ pub(crate) fn counts(report: &Value) -> BTreeMap<String, u64> {
         .collect()
 }
 
+/// pgbench's own log says when each of its transactions ended. The recorder gets its turn at the CPUs late: what has ended until then is
+/// not counted.
+#[test]
+fn of_clients_that_go_on_only_the_commands_of_the_recorded_time_are_counted() {
+    needs_recording!();
+    const CLIENTS: f64 = 16.0;
+    const COMMANDS: f64 = 7.0;
+    let cluster = server();
+    pgbench::initialise(&cluster, 5);
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let log = folder.path().join("log");
+    let prefix = format!("--log-prefix={}", log.display());
+    let arguments = [
+        "--no-vacuum",
+        "--client=16",
+        "--jobs=1",
+        "--time=12",
+        "--log",
+        &prefix,
+    ];
+    let load = pgbench::Load::start(&cluster, &arguments);
+    std::thread::sleep(Duration::from_secs(1));
+    let recorder = Recorder::server(&cluster, &[CALLS]);
+    std::thread::sleep(Duration::from_secs(3));
+    // They end before pgbench does: until then hardly anything is left for it.
+    let spinning = |_| {
+        let mut command = Command::new("timeout");
+        command
+            .args(["6", "sh", "-c", "while :; do :; done"])
+            .spawn()
+            .expect("it is installed")
+    };
+    let others = [(); 2].map(spinning);
+    // SAFETY: setpriority has no memory effects; the process is this test's recorder, whose first thread has its pid.
+    let is_nice = unsafe { libc::setpriority(libc::PRIO_PROCESS, recorder.pid(), 19) };
+    assert_eq!(is_nice, 0);
+    let recorded = recorder.stop();
+    load.finish();
+    for mut other in others {
+        other.wait().expect("it is our child");
+    }
+    let mut transactions = 0.0;
+    for log in std::fs::read_dir(folder.path()).expect("pgbench has written it") {
+        let log = std::fs::read_to_string(log.expect("readable").path()).expect("readable");
+        // CLIENT NUMBER DURATION SCRIPT SECONDS MICROSECONDS
+        for line in log.lines() {
+            let fields: Vec<i64> = line
+                .split(' ')
+                .map(|field| field.parse().expect("a number"))
+                .collect();
+            let end_us = fields[4] * 1_000_000 + fields[5];
+            let is_recorded = (recorded.meta.start_us..=recorded.meta.end_us).contains(&end_us);
+            transactions += f64::from(is_recorded);
+        }
+    }
+    let found: u64 = counts(&recorded.json(&["--tail", "--top", "100"])).values().sum();
+    say(&format!("{found} commands of {transactions} transactions"));
+    assert!(transactions > 1_000.0, "{transactions} transactions");
+    let all = COMMANDS * transactions;
+    let edge = COMMANDS * CLIENTS;
+    assert!(
+        (found as f64 - all).abs() <= edge + 0.005 * all,
+        "{found} commands, but {transactions} transactions ended in that time"
+    );
+}
+
 /// Eight clients with seven statements have so many other events that these fill the room for single events by statement.
 #[test]
 fn commands_keep_their_statement_beside_however_many_other_events() {

@@ -70,6 +70,7 @@ fn a_restarted_server_is_followed() {
     second.run("SELECT pg_sleep(2)");
     let recorded = recorder.stop();
     assert_noted(&recorded);
+    assert!(!notes_recovery(&recorded), "nothing has crashed");
     assert!(recorded.session(first_pid).share_of_wait("Client:ClientRead") > 0.9);
     let slept = recorded
         .session(second_pid)
@@ -79,6 +80,35 @@ fn a_restarted_server_is_followed() {
         (1.0..2.1).contains(&slept),
         "the second life's session slept 2 s, recorded are {slept:.2} s"
     );
+}
+
+fn notes_recovery(recorded: &Recorded) -> bool {
+    let mut notes = recorded.meta.notes.iter();
+    notes.any(|note| note.text.contains("recovers from a crash"))
+}
+
+#[test]
+fn a_crash_from_which_the_server_recovers_is_noted() {
+    needs_recording!();
+    let cluster = distribution().start(Options::default());
+    // So that there is something to replay.
+    pgbench::initialise(&cluster, 5);
+    let session = Session::connect(&cluster);
+    let recorder = Recorder::server(&cluster, &[]);
+    std::thread::sleep(2 * SECOND);
+    // SAFETY: a signal to a process of this test's server.
+    let killed = unsafe { libc::kill(session.pid().cast_signed(), libc::SIGKILL) };
+    assert_eq!(killed, 0);
+    let begin = Instant::now();
+    let has_crashed = || cluster.log_tail().contains("reinitializing");
+    while !has_crashed() || cluster.psql("SELECT 1").is_err() {
+        assert!(begin.elapsed() < 30 * SECOND, "{}", cluster.log_tail());
+        std::thread::sleep(SECOND / 10);
+    }
+    std::thread::sleep(SECOND / 2);
+    let recorded = recorder.stop();
+    assert!(notes_recovery(&recorded), "{:?}", recorded.meta.notes);
+    assert!(recorded.text(&[]).contains("recovers from a crash"));
 }
 
 #[test]

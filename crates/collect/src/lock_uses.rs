@@ -66,6 +66,9 @@ pub(crate) trait LockWords {
 
     /// The place in a process's code from which a function was called, and where that code was called from (0 = not known).
     fn code(&mut self, pid: u32, caller: u64, outer: u64) -> StackId;
+
+    /// The ids of places in code, some of which may have to wait for names first.
+    fn ids_of(&mut self, places: &mut [LockUse]);
 }
 
 impl LockCounter {
@@ -252,6 +255,7 @@ impl LockCounter {
                 }
             })
             .collect();
+        words.ids_of(&mut uses);
         uses.sort_by(|one, other| order(one).cmp(&order(other)));
         self.done = Some(LockUses {
             uses,

@@ -86,6 +86,20 @@ impl Rows {
         }
     }
 
+    /// Rows of later seconds are of this one (microseconds since the Unix epoch).
+    pub fn limit_times(&mut self, second: i64) {
+        fn limit<R: Timed>(rows: &mut [R], second: i64) {
+            rows.iter_mut()
+                .for_each(|row| row.set_time(row.time().min(second)));
+        }
+        limit(&mut self.activity, second);
+        limit(&mut self.latency, second);
+        limit(&mut self.counters, second);
+        limit(&mut self.causes, second);
+        limit(&mut self.held_locks, second);
+        limit(&mut self.locks, second);
+    }
+
     /// The latest second of any row (microseconds since the Unix epoch); none if no row has one.
     pub fn last_second(&self) -> Option<i64> {
         fn last<R: Timed>(rows: &[R]) -> Option<i64> {

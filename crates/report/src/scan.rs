@@ -289,7 +289,7 @@ pub(crate) fn finish(
     let (period, outside) = period(meta, filter, seconds);
     if outside {
         problems.push(Problem(
-            "rows are outside the time range of the recording; elapsed time was extended to include them"
+            "some rows are outside the time range that the recording states: elapsed time was extended to include them"
                 .to_string(),
         ));
     }

@@ -4,7 +4,7 @@ use crate::hand_made::{CPU, FIRST_SECOND, MS, READ, meta, row, session};
 use dbtime_model::counter::{SERVER_STATISTICS, statement_counts};
 use dbtime_model::latency::kind;
 use dbtime_model::recording::Meta;
-use dbtime_model::{ActivityRow, CounterRow, LatencyRow, Rows, SessionId, State};
+use dbtime_model::{ActivityRow, CounterRow, LatencyRow, Rows, SessionId, State, StatementRow};
 use dbtime_report::{
     Change, CountedBy, Diff, DiffOptions, Place, Source, StatementChange, Verdict, diff, json, text,
 };
@@ -300,6 +300,44 @@ fn a_statement_that_is_most_of_the_difference_is_named_as_not_certain_where_it_v
         "{}",
         sentence(&diff)
     );
+}
+
+#[test]
+fn a_statement_that_only_bad_executes_is_named_whatever_the_noise() {
+    // Both take all of the time of their side, whose halves differ.
+    let alone = |id: u64| {
+        recording(6, move |second| {
+            vec![(id, CPU, State::User, 100 + 800 * (second as u64 / 3))]
+        })
+    };
+    let diff = compare(&alone(STEADY), &alone(SLOWED));
+    assert_eq!(statement(&diff, SLOWED).change.verdict, Verdict::Varies);
+    assert!(
+        sentence(&diff).starts_with("Query -42 is new in BAD, with 500 ms per second"),
+        "{}",
+        sentence(&diff)
+    );
+    let text = text::render_diff(&diff, 100);
+    let first = text.lines().next().expect("a line");
+    assert!(first.contains("Query -42 is new in BAD"), "{first}");
+    // A small one is not; nor one whose text GOOD executed under another id, as in another cluster.
+    let with = |ms: u64| {
+        recording(6, move |second| {
+            let ms = if second == 0 { ms } else { 0 };
+            vec![(STEADY, CPU, State::User, 500), (SLOWED, CPU, State::User, ms)]
+        })
+    };
+    assert_eq!(sentence(&compare(&with(0), &with(180))), "");
+    let with_text = |(meta, mut rows): (Meta, Rows), id: u64| {
+        rows.statements = vec![StatementRow {
+            id,
+            text: "SELECT 1".to_string(),
+            ..StatementRow::default()
+        }];
+        (meta, rows)
+    };
+    let (good, bad) = (with_text(alone(STEADY), STEADY), with_text(alone(SLOWED), SLOWED));
+    assert_eq!(sentence(&compare(&good, &bad)), "");
 }
 
 #[test]

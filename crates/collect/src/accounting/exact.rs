@@ -2,7 +2,9 @@
 //! only add the stacks.
 //!
 //! Samples still have to split CPU time by mode: outside of system calls it is user code, except for page faults and
-//! interrupts. Where system calls are not traced, all CPU time is split by samples, as in the sampled tier.
+//! interrupts. What a session did too briefly to be sampled in a second is split as all of its time outside of calls in that second: were it
+//! to wait for a sample, as totals of the sampled tier do, a busy server's CPU time would be in the wrong seconds, and seconds of it in the
+//! recording's last one. Where system calls are not traced, all CPU time is split by samples, as in the sampled tier.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -39,8 +41,6 @@ pub(crate) struct ExactAccount {
     samples: BTreeMap<Key, BTreeMap<Cell, u64>>,
     /// CPU time for which the kernel gives no wait event.
     cpu: Pending,
-    /// CPU time outside of system calls, by wait event.
-    outside: BTreeMap<Doing, Pending>,
 }
 
 impl ExactAccount {
@@ -53,7 +53,6 @@ impl ExactAccount {
             cpu_reported: 0,
             samples: BTreeMap::new(),
             cpu: Pending::default(),
-            outside: BTreeMap::new(),
         };
         account.growth_of(sums);
         account
@@ -106,32 +105,21 @@ impl ExactAccount {
             let unsampled = not_sampled(StateGroup::OnCpu);
             self.cpu.settle(cpu, growth.elapsed, last, unsampled, &mut shares);
         }
+        let modes = modes_outside(&samples);
         for (key, sum) in cells {
+            let found = samples.remove(&key).unwrap_or_default();
             match key.1 {
-                ExactState::Outside => self.outside.entry(key.0).or_default().ns += sum.ns,
-                _ => exact(key, sum, &samples.remove(&key).unwrap_or_default(), &mut shares),
+                ExactState::Outside => outside(key.0, sum.ns, &found, &modes, &mut shares),
+                _ => exact(key, sum, &found, &mut shares),
             }
         }
-        for ((doing, state), found) in samples {
-            match state {
-                ExactState::Outside => self.outside.entry(doing).or_default().add(&found),
-                // Sampled, but too briefly to show in the sums: kept, without time.
-                _ => exact((doing, state), Sum::default(), &found, &mut shares),
+        // Sampled, but too briefly to show in the sums: kept, without time.
+        for (key, found) in samples {
+            match key.1 {
+                ExactState::Outside => outside(key.0, 0, &found, &modes, &mut shares),
+                _ => exact(key, Sum::default(), &found, &mut shares),
             }
         }
-        for (&doing, pending) in &mut self.outside {
-            let first = shares.len();
-            let unsampled = unsplit((doing, ExactState::Outside));
-            pending.settle(0, growth.elapsed, last, unsampled, &mut shares);
-            let of_wait = &mut shares[first..];
-            if of_wait.iter().all(|share| share.cell.state == State::User) {
-                of_wait
-                    .iter_mut()
-                    .for_each(|share| share.fidelity = Fidelity::Exact);
-            }
-        }
-        self.outside
-            .retain(|_, pending| pending.ns > 0 || !pending.samples.is_empty());
         (growth, shares)
     }
 
@@ -222,6 +210,59 @@ fn exact(key: Key, sum: Sum, samples: &BTreeMap<Cell, u64>, shares: &mut Vec<Sha
         share.fidelity = Fidelity::Exact;
     }
     shares[first].count = sum.count;
+}
+
+/// How often a session was sampled in each mode outside of system calls, whatever it did.
+fn modes_outside(samples: &BTreeMap<Key, BTreeMap<Cell, u64>>) -> BTreeMap<State, u64> {
+    let mut modes = BTreeMap::new();
+    for ((_, state), found) in samples {
+        for (cell, count) in found {
+            if *state == ExactState::Outside {
+                *modes.entry(cell.state).or_default() += count;
+            }
+        }
+    }
+    modes
+}
+
+/// CPU time outside of system calls: the samples in it, or else those of all such time, say in which mode it was spent.
+fn outside(
+    doing: Doing,
+    ns: u64,
+    samples: &BTreeMap<Cell, u64>,
+    modes: &BTreeMap<State, u64>,
+    shares: &mut Vec<Share>,
+) {
+    let key = (doing, ExactState::Outside);
+    if samples.is_empty() && modes.is_empty() {
+        return exact(key, Sum { ns, count: 0 }, samples, shares);
+    }
+    let first = shares.len();
+    if samples.is_empty() {
+        let in_mode = |(&state, &count): (&State, &u64)| {
+            (
+                Cell {
+                    state,
+                    ..unsplit(key)
+                },
+                count,
+            )
+        };
+        split(ns, &modes.iter().map(in_mode).collect(), shares);
+        for share in &mut shares[first..] {
+            share.samples = 0;
+        }
+    } else {
+        split(ns, samples, shares);
+    }
+    let is_user_code = shares[first..]
+        .iter()
+        .all(|share| share.cell.state == State::User);
+    if is_user_code {
+        for share in &mut shares[first..] {
+            share.fidelity = Fidelity::Exact;
+        }
+    }
 }
 
 /// A cell without a known stack.
@@ -315,6 +356,47 @@ mod tests {
         let (_, shares) = account.advance(at(200), &sums(&[(0, ExactState::Outside, 200, 0)]), false);
         let kernel = shares.iter().find(|s| s.cell.state == State::Kernel).unwrap();
         assert_eq!((kernel.ns, kernel.fidelity), (25, Fidelity::Sampled));
+    }
+
+    #[test]
+    fn cpu_time_belongs_to_its_own_second_whether_it_was_sampled_or_not() {
+        let mut account = ExactAccount::open(at(0), &ExactSums::default());
+        let one = |n: u64| 1_000_000_000 * n;
+        let grown = |n: u64| {
+            sums(&[
+                (1, ExactState::Outside, 80 * n, 0),
+                (2, ExactState::Outside, 20 * n, 0),
+            ])
+        };
+        // In the first second nothing is known of its mode.
+        let (_, shares) = account.advance(at(one(1)), &grown(1), false);
+        assert!(shares.iter().all(|share| share.cell.state == State::Cpu));
+        assert_eq!(shares.iter().map(|share| share.ns).sum::<u64>(), 100);
+        // In the next one, the other statement was sampled: three times of four in user code.
+        account.sample(cell(1, State::User, 5), false, 3);
+        account.sample(cell(1, State::Kernel, 6), false, 1);
+        let (_, shares) = account.advance(at(one(2)), &grown(2), false);
+        let of = |wait, state| {
+            let found = shares
+                .iter()
+                .filter(|share| (share.cell.wait, share.cell.state) == (RawWait::Info(wait), state));
+            found.fold((0, 0), |(ns, samples), share| {
+                (ns + share.ns, samples + share.samples)
+            })
+        };
+        assert_eq!(of(1, State::User), (60, 3));
+        assert_eq!(of(1, State::Kernel), (20, 1));
+        assert_eq!(of(2, State::User), (15, 0));
+        assert_eq!(of(2, State::Kernel), (5, 0));
+        assert_eq!(shares.iter().map(|share| share.ns).sum::<u64>(), 100);
+        let unsampled = shares.iter().filter(|share| share.samples == 0);
+        assert!(
+            unsampled.clone().count() == 2
+                && unsampled.clone().all(|share| share.fidelity == Fidelity::Sampled)
+        );
+        // Nothing is left for the end.
+        let (_, shares) = account.advance(at(one(3)), &grown(2), true);
+        assert_eq!(shares.iter().map(|share| share.ns).sum::<u64>(), 0);
     }
 
     #[test]

@@ -225,6 +225,7 @@ impl Passes {
             clock_offset: self.behind.at(self.begin),
             number: self.shared.passes.load(Ordering::Relaxed),
             announced: self.announced,
+            is_last: stop.into(),
         };
         match self.pass.run(pass) {
             Ok(sessions_ran) => {

@@ -7,7 +7,7 @@ use dbtime_model::{CauseKind, NO_STACK, State, StateGroup};
 
 use super::replication::PAUSED;
 use super::track::{Doing, Held, HeldBy, Seen, Track, Waker};
-use super::{ACTIVITY, Causes, LOCK};
+use super::{ACTIVITY, Causes, LOCK, TIMEOUT};
 use crate::clock::Clock;
 
 /// Most links of a chain that are followed.
@@ -148,7 +148,10 @@ impl Causes {
         let class = &*self.waits.get(seen.doing.wait).class;
         let kind = match (seen.doing.state, ender, class) {
             (State::Disk, ..) => CauseKind::Device,
-            (_, Ender::Nobody | Ender::Held(_), _) | (State::Stopped, ..) => CauseKind::Unknown,
+            (State::Stopped, ..) => CauseKind::Unknown,
+            // It sleeps for a time that it has chosen, and still does.
+            (_, Ender::Nobody, TIMEOUT) => CauseKind::Timer,
+            (_, Ender::Nobody | Ender::Held(_), _) => CauseKind::Unknown,
             (_, _, "Client") => CauseKind::Client,
             // A thread of its own, in the kernel, has waited for the device (io_uring).
             (_, Ender::Woken(Waker::Process(by, _)), class) if by == pid => match class {

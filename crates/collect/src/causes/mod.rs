@@ -32,6 +32,8 @@ const REMEMBERED_NS: u64 = 120_000_000_000;
 const MOST_SEEN: usize = 200_000;
 /// Class of waits for what another session holds.
 const LOCK: &str = "Lock";
+/// Class of waits for a time to pass.
+const TIMEOUT: &str = "Timeout";
 /// Class of waits of background processes that have no work.
 const ACTIVITY: &str = "Activity";
 

@@ -255,6 +255,30 @@ fn while_a_wait_goes_on_it_is_for_those_that_have_the_lock() {
 }
 
 #[test]
+fn who_sleeps_for_a_time_waits_for_a_timer_also_while_it_does() {
+    let mut causes = four();
+    // 2 waits for 1, whose sleep has no end yet when that is reported.
+    causes.off_cpu(
+        1,
+        moment(0),
+        found(1, ("Timeout", "PgSleep", false), State::Sleep),
+        true,
+    );
+    causes.off_cpu(2, moment(10), locked(2), true);
+    for (pid, passes) in [(1, 29), (2, 19)] {
+        causes.repeat(pid, passes);
+    }
+    causes.held(2, moment(29).1, &[Holder::Process(1)]);
+    assert_eq!(
+        settled(&mut causes),
+        [
+            (1, CauseKind::Timer, vec![], 30),
+            (2, CauseKind::Timer, vec![1], 20),
+        ]
+    );
+}
+
+#[test]
 fn a_wait_that_outlasts_what_is_remembered_is_followed_while_it_goes_on() {
     let mut causes = four();
     let (mut rows, clock) = (Vec::new(), Clock::start());

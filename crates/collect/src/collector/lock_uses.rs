@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dbtime_model::{LockUses, NO_STACK, StackId};
+use dbtime_model::{LockUse, LockUses, NO_STACK, StackId};
 
 use super::Collector;
 use crate::CollectError;
@@ -53,14 +53,18 @@ impl Collector {
 
             fn code(&mut self, pid: u32, caller: u64, outer: u64) -> StackId {
                 // The call itself, not what follows it: the first address of a stack is taken as it is.
-                let stack = match (caller, outer) {
-                    (0, _) => return NO_STACK,
+                match (caller, outer) {
+                    (0, _) => NO_STACK,
                     (_, 0) => self.1.user_stack(pid, &[caller - 1], &[], |_| None),
                     _ => self.1.user_stack(pid, &[caller - 1, outer], &[], |_| None),
-                };
-                // These have no rows that could wait.
+                }
+            }
+
+            fn ids_of(&mut self, uses: &mut [LockUse]) {
                 self.1.name_all();
-                self.1.id_of(stack)
+                for used in uses {
+                    used.user_stack = self.1.id_of(used.user_stack);
+                }
             }
         }
         let Some(counter) = &mut self.lock_counter else {

@@ -116,6 +116,8 @@ pub struct Collector {
     /// Sessions whose last totals have arrived: their accounts stay open for a moment.
     ending: Vec<u32>,
     next_id: u64,
+    /// A session has ended since the server's parent process was first seen.
+    any_has_ended: bool,
     /// Processes of sessions that began, or were found, since the lock table was last read.
     newcomers: Vec<u32>,
     free_slots: Vec<u32>,
@@ -257,12 +259,13 @@ impl Collector {
             ended => ended,
         };
         self.end_ns = Some(end);
+        // Events are counted until they are taken: as few as possible of what comes after the end.
+        self.take_latencies(end)?;
         self.count_transactions(end, true);
         self.count_host_cpu();
         if let Some(statistics) = self.statistics.take() {
             self.take_statistics(statistics.finish());
         }
-        self.take_latencies(end)?;
         let mut last = std::mem::take(&mut self.waiting);
         last.extend(self.engine.wait(Duration::ZERO)?);
         for event in last {
@@ -288,7 +291,9 @@ impl Collector {
         self.name_relations();
         self.unnamed = Unnamed::default();
         self.symbolizer.name_all();
-        let rows = self.rows_with_names();
+        let mut rows = self.rows_with_names();
+        // A task that kept changing its sums sends them itself, some milliseconds after the end perhaps.
+        rows.limit_times(self.clock.second_us(end));
         self.rows = self.windows.pass(rows, i64::MIN);
         self.rows.append(self.windows.finish());
         Ok(())

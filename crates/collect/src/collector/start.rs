@@ -170,6 +170,7 @@ impl Collector {
             uncounted: Vec::new(),
             ending: Vec::new(),
             next_id: 1,
+            any_has_ended: false,
             newcomers: Vec::new(),
             free_slots: Vec::new(),
             ready_slots: BTreeSet::new(),

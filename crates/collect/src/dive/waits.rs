@@ -183,7 +183,7 @@ impl NotedCalls {
         let mut notes = Vec::new();
         if !by_wait.is_empty() {
             notes.push(format!(
-                "calls by wait event: {}",
+                "calls by wait event, also before and after the trace: {}",
                 waits.collect::<Vec<_>>().join(", ")
             ));
         }

@@ -404,6 +404,7 @@ impl Symbolizer {
         if !self.has_room(process) {
             return self.no_room();
         }
+        self.make_room_for_modules(addresses.len());
         let cpu_at_begin_ns = thread_cpu_ns();
         let places = addresses
             .iter()
@@ -578,6 +579,16 @@ impl Symbolizer {
         Some((self.module(&mapping, pid)?, offset))
     }
 
+    /// Forgets all modules if a stack of this many frames could be in too many. Not while it is looked at: its places have their numbers.
+    fn make_room_for_modules(&mut self, frames: usize) {
+        if self.module_of_file.len() + frames > MODULES {
+            self.give_up_names();
+            self.modules.clear();
+            self.module_of_file.clear();
+            self.forget_frames();
+        }
+    }
+
     /// Number of the module that is mapped there; None if the process ended before it could be opened.
     fn module(&mut self, mapping: &Mapping, pid: u32) -> Option<usize> {
         if let Some(&module) = self.module_of_file.get(&mapping.file()) {
@@ -585,13 +596,6 @@ impl Symbolizer {
         }
         if !process::path(pid, "maps").exists() {
             return None;
-        }
-        if self.module_of_file.len() >= MODULES {
-            // What is remembered refers to them by number.
-            self.give_up_names();
-            self.modules.clear();
-            self.module_of_file.clear();
-            self.forget_frames();
         }
         let module = self.modules.open(mapping, pid);
         self.module_of_file.insert(mapping.file(), module);

@@ -114,7 +114,7 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
         warnings.extend(meta.counted_twice.iter().map(|text| format!("{name}: {text}")));
         if !meta.complete {
             warnings.push(format!(
-                "{name} is incomplete: its recorder was killed or is still running"
+                "{name} is incomplete: its recorder was killed, ended with an error, or is still running"
             ));
         }
         let slices = side.slices().count();

@@ -193,7 +193,6 @@ pub(super) fn conclude(
         factor,
         sign,
     };
-    let direction = if sign > 0.0 { "extra" } else { "lost" };
     let sentence = match chosen {
         Some(chosen) => {
             let (own, unit) = (amount(chosen.amount, per.unit), per.unit);
@@ -225,8 +224,14 @@ pub(super) fn conclude(
                     )
                 })
                 .collect();
+            let what = match (sign > 0.0, grown * sign >= OF_THE_WHOLE * most) {
+                (true, true) => "the extra time of BAD",
+                (false, true) => "the lost time of BAD",
+                (true, false) => "what BAD has more of (it has less of other things)",
+                (false, false) => "what BAD has less of (it has more of other things)",
+            };
             format!(
-                "No single cause explains most of the {direction} time of BAD; the largest parts per {} are: {}.",
+                "No single cause explains most of {what}; the largest parts per {} are: {}.",
                 per.unit,
                 parts.join("; ")
             )
@@ -318,7 +323,7 @@ fn without_prefix(name: &str) -> &str {
         .trim_start_matches('_')
 }
 
-/// The best candidates that overlap little: never a function and its caller.
+/// The best candidates that overlap little: of a function and its caller only one, if they have half of the smaller one in common.
 fn apart<'a>(candidates: &'a [Candidate<'a>], changes: &Changes) -> Vec<&'a Candidate<'a>> {
     let common = |one: &Item, other: &Item| -> u128 {
         let atoms = changes.atoms.iter();
@@ -332,11 +337,12 @@ fn apart<'a>(candidates: &'a [Candidate<'a>], changes: &Changes) -> Vec<&'a Cand
         if chosen.len() == PARTS {
             break;
         }
-        let all = common(candidate.item, candidate.item);
-        if chosen
-            .iter()
-            .all(|one| common(one.item, candidate.item) * 2 < all)
-        {
+        let all = |item: &Item| common(item, item);
+        let are_apart = |one: &&Candidate<'_>| {
+            let smaller = all(one.item).min(all(candidate.item));
+            common(one.item, candidate.item) * 2 < smaller
+        };
+        if chosen.iter().all(are_apart) {
             chosen.push(candidate);
         }
     }

@@ -10,6 +10,7 @@ use super::answer::{Change, Place, StatementChange, Verdict};
 use super::causes::largest_first;
 use super::conclusion::{GROWTH_COUNTS, amount, per_words};
 use super::headline::rate;
+use super::newcomers::EXPECTED_SAMPLES;
 use crate::group::query_id;
 use crate::statement_text::beginning;
 use crate::work::WorkUnit;
@@ -23,6 +24,8 @@ const HARDLY: f64 = 0.2;
 const MOST: f64 = 0.7;
 /// … and the second at least this.
 const MUCH: f64 = 0.2;
+/// A new statement is named if it has this part of DB time.
+const LARGE: f64 = 0.2;
 /// Characters of a statement's text in the sentence.
 const TEXT: usize = 60;
 
@@ -69,12 +72,14 @@ impl<'a> Found<'a> {
     }
 }
 
-/// The statement that changed most by more than noise, and true; else the one that is likely to have, and false.
+/// The statement that changed most by more than noise, and true; else the one that is likely to have, and false; else one that is new in
+/// BAD, and true: that is no question of its amount. `total`: DB time; `good_samples`: all of GOOD's.
 pub(super) fn named(
     statements: &[StatementChange],
     unit: WorkUnit,
     likely: Option<u64>,
     slices: [usize; 2],
+    (total, good_samples): (&Change, u128),
 ) -> (String, bool) {
     let significant = |sign: f64| {
         statements
@@ -103,10 +108,50 @@ pub(super) fn named(
         .iter()
         .find(|statement| likely.is_some_and(|id| statement.change.place == Place::Statement(id)))
         .map(|statement| Found::per_execution(statement).unwrap_or_else(|| Found::per_unit(statement)));
-    let sentence = likely.map_or_else(String::new, |found| {
-        format!("{} {}", sentence(&found, unit), doubt(&found, slices))
-    });
-    (sentence, false)
+    if let Some(found) = likely {
+        return (
+            format!("{} {}", sentence(&found, unit), doubt(&found, slices)),
+            false,
+        );
+    }
+    match newcomer(statements, total, good_samples) {
+        Some(found) => (sentence(&found, unit), true),
+        None => (String::new(), false),
+    }
+}
+
+/// The statement that only BAD executes, if that is a large part of what BAD does, and of what GOOD executed enough is known.
+fn newcomer<'a>(statements: &'a [StatementChange], total: &Change, good_samples: u128) -> Option<Found<'a>> {
+    let share =
+        |statement: &StatementChange, side: usize| statement.change.per_unit[side] / total.per_unit[side];
+    // Instead of a text, those that are not told apart have words in brackets.
+    let is_unknown = |statement: &StatementChange| {
+        let words = statement.text.as_deref();
+        statement.change.place == Place::Statement(0) || words.is_some_and(|words| words.starts_with('['))
+    };
+    if statements
+        .iter()
+        .any(|statement| is_unknown(statement) && share(statement, 0) >= LARGE)
+    {
+        return None;
+    }
+    // The same text may have another id: in another cluster, or after a table was created again (before PostgreSQL 18).
+    let is_gone = |statement: &StatementChange, text: &Option<String>| {
+        text.is_some() && statement.text == *text && statement.change.values[1] == 0
+    };
+    let is_new = |statement: &&StatementChange| {
+        !is_unknown(statement)
+            && statement.change.values[0] == 0
+            && statement.per_execution.is_none()
+            && share(statement, 1) >= LARGE
+            && share(statement, 1) * good_samples as f64 >= EXPECTED_SAMPLES
+            && !statements.iter().any(|other| is_gone(other, &statement.text))
+    };
+    statements
+        .iter()
+        .filter(is_new)
+        .max_by(|one, other| share(one, 1).total_cmp(&share(other, 1)))
+        .map(Found::per_unit)
 }
 
 /// Why it is only likely.

@@ -7,7 +7,7 @@ use super::{Per, SMALLEST_SHARE};
 use crate::function::Functions;
 
 /// GOOD must have enough samples for this many to be expected.
-const EXPECTED_SAMPLES: f64 = 20.0;
+pub(super) const EXPECTED_SAMPLES: f64 = 20.0;
 /// How many are named.
 const NAMED: usize = 3;
 /// What overlaps by this part with something that is named is not named itself.

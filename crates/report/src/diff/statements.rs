@@ -157,7 +157,9 @@ pub(super) fn compare(
         })
         .collect();
     largest_first(&mut answer, |statement| &statement.change);
-    let (sentence, is_certain) = named(&answer, per.unit, likely, counts_of_slices);
+    let total = changes.total(per);
+    let known = (&total, sides[0].total.samples);
+    let (sentence, is_certain) = named(&answer, per.unit, likely, counts_of_slices, known);
     let are_counted = executions.iter().all(|of| !of.counts.is_empty());
     Some(Statements {
         per: per.unit,
@@ -165,7 +167,7 @@ pub(super) fn compare(
         are_at_least: executions.iter().any(|of| of.counts.are_at_least()),
         sentence,
         is_certain,
-        total: changes.total(per),
+        total,
         changes: answer,
     })
 }

@@ -119,8 +119,8 @@ fn render_left_out(io: &BlockIo, page: &mut Page) {
     }
     if io.lost > 0 {
         page.line(&format!(
-            "  lost, on all disks: {} requests could not be counted",
-            io.lost
+            "  lost, on all disks: {} could not be counted",
+            counted(io.lost, "request")
         ));
     }
 }

@@ -82,7 +82,7 @@ pub(super) fn recording(meta: &Meta, period: Period, filter: &Filter, page: &mut
         );
     }
     if !meta.complete {
-        how += "; incomplete: the recorder was killed or is still running; this is what it has written so \
+        how += "; incomplete: the recorder was killed, ended with an error, or is still running; this is what it has written so \
                 far";
     }
     page.paragraph(&how);

@@ -8,6 +8,7 @@ use super::subject::Subject;
 use crate::import::Detail;
 use crate::options::{TableFormat, window_of};
 use crate::output;
+use crate::usage::Usage;
 
 /// What is asked.
 #[derive(Debug, PartialEq)]
@@ -63,6 +64,15 @@ impl Waiters {
         let mut filter = subject.filter(source)?;
         if let Seen::Chains { at: Some(at), .. } | Seen::Picture { at: Some(at) } = &self.seen {
             let (from, to) = window_of("--at", at, source)?;
+            let meta = source.meta();
+            // The first and the last window are not whole.
+            if meta.end_us > meta.start_us && (to <= meta.start_us || from > meta.end_us) {
+                let seconds = (meta.end_us - meta.start_us) as f64 / 1e6;
+                return Err(Usage(format!(
+                    "--at {at}: that moment is not in the recording, which is {seconds:.3} s long"
+                ))
+                .into());
+            }
             (filter.from_us, filter.to_us) = (Some(from), Some(to));
         }
         Ok(CauseOptions {
