@@ -167,11 +167,8 @@ fn while_the_reader_of_names_stands_still_the_recording_goes_on() {
     };
     let send = |signal| {
         // SAFETY: a signal to a process of the recorder, which lives.
-        assert_eq!(
-            unsafe { libc::kill(reader.cast_signed(), signal) },
-            0,
-            "a signal to {reader}"
-        );
+        let sent = unsafe { libc::kill(reader.cast_signed(), signal) };
+        assert_eq!(sent, 0, "a signal to {reader}");
     };
     send(libc::SIGSTOP);
     // The interpreter is a library that no session had loaded before.
