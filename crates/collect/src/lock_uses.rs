@@ -67,8 +67,8 @@ pub(crate) trait LockWords {
     /// The place in a process's code from which a function was called, and where that code was called from (0 = not known).
     fn code(&mut self, pid: u32, caller: u64, outer: u64) -> StackId;
 
-    /// The ids of places in code, some of which may have to wait for names first.
-    fn ids_of(&mut self, places: &mut [LockUse]);
+    /// Gives the places in the code of these uses their ids, some of which may have to wait for names first.
+    fn ids_of(&mut self, uses: &mut [LockUse]);
 }
 
 impl LockCounter {

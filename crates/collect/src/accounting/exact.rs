@@ -108,17 +108,11 @@ impl ExactAccount {
         let modes = modes_outside(&samples);
         for (key, sum) in cells {
             let found = samples.remove(&key).unwrap_or_default();
-            match key.1 {
-                ExactState::Outside => outside(key.0, sum.ns, &found, &modes, &mut shares),
-                _ => exact(key, sum, &found, &mut shares),
-            }
+            share_out(key, sum, &found, &modes, &mut shares);
         }
         // Sampled, but too briefly to show in the sums: kept, without time.
         for (key, found) in samples {
-            match key.1 {
-                ExactState::Outside => outside(key.0, 0, &found, &modes, &mut shares),
-                _ => exact(key, Sum::default(), &found, &mut shares),
-            }
+            share_out(key, Sum::default(), &found, &modes, &mut shares);
         }
         (growth, shares)
     }
@@ -225,18 +219,19 @@ fn modes_outside(samples: &BTreeMap<Key, BTreeMap<Cell, u64>>) -> BTreeMap<State
     modes
 }
 
-/// CPU time outside of system calls: the samples in it, or else those of all such time, say in which mode it was spent.
-fn outside(
-    doing: Doing,
-    ns: u64,
+/// A cell, of whatever state. CPU time outside of system calls: the samples in it, or else those of all such time (`modes`), say in which
+/// mode it was spent.
+fn share_out(
+    key: Key,
+    sum: Sum,
     samples: &BTreeMap<Cell, u64>,
     modes: &BTreeMap<State, u64>,
     shares: &mut Vec<Share>,
 ) {
-    let key = (doing, ExactState::Outside);
-    if samples.is_empty() && modes.is_empty() {
-        return exact(key, Sum { ns, count: 0 }, samples, shares);
+    if key.1 != ExactState::Outside || (samples.is_empty() && modes.is_empty()) {
+        return exact(key, sum, samples, shares);
     }
+    let ns = sum.ns;
     let first = shares.len();
     if samples.is_empty() {
         let in_mode = |(&state, &count): (&State, &u64)| {

@@ -259,7 +259,7 @@ impl Collector {
             ended => ended,
         };
         self.end_ns = Some(end);
-        // Events are counted until they are taken: as few as possible of what comes after the end.
+        // Probes in the database's own functions count until this: as little as possible of what comes after the end.
         self.take_latencies(end)?;
         self.count_transactions(end, true);
         self.count_host_cpu();
@@ -343,7 +343,8 @@ impl Collector {
     }
 
     /// True if the kernel's totals up to this moment (microseconds since the Unix epoch) have been taken, short sessions have no time before
-    /// it that is still to be divided, and no row waits for the names of its stacks. After a standstill of dbtime this takes a while, whatever the clock says.
+    /// it that is still to be divided, and no row waits for the names of its stacks. After a standstill of dbtime this takes a while,
+    /// whatever the clock says.
     pub fn is_settled(&self, until_us: i64) -> bool {
         self.clock.wall_us(self.accounted_ns) >= until_us
             && self.pool.first_us().is_none_or(|first| first >= until_us)

@@ -38,7 +38,7 @@ use reader::Reader;
 use room::Room;
 use routines::{RoutineNames, with_routines};
 pub(crate) use structure::Member;
-use waiting::{Key, Placed, Stack, Waiting};
+use waiting::{Key, Placed, Stack, Ticketed, Waiting};
 
 /// A map of a process is read again for an address it does not have, but not more often than this.
 const MAPS_AGE: Duration = Duration::from_secs(1);
@@ -413,14 +413,7 @@ impl Symbolizer {
             .map(|(depth, &address)| {
                 // Callers are known by their return address, which may be past the end of a function that ends with a call: the
                 // instruction before it is meant.
-                self.placed(
-                    owner,
-                    if depth == 0 {
-                        address
-                    } else {
-                        address.saturating_sub(1)
-                    },
-                )
+                self.placed(owner, address.saturating_sub(u64::from(depth > 0)))
             })
             .collect();
         let routines = routines
@@ -469,17 +462,21 @@ impl Symbolizer {
                 self.waiting.put_back(first);
                 return;
             };
-            let id = self.number(first.stack, &frames);
-            self.waiting.set_id(first.ticket, id);
+            self.redeem(first, &frames);
         }
+    }
+
+    /// A stack has waited for these frames.
+    fn redeem(&mut self, first: Ticketed, frames: &[Rc<[Frame]>]) {
+        let id = self.number(first.stack, frames);
+        self.waiting.set_id(first.ticket, id);
     }
 
     /// Stacks that wait are described without the names that are not there yet.
     fn give_up_names(&mut self) {
         while let Some(first) = self.waiting.take_first() {
             let frames = self.frames_without_names(&first.stack.places);
-            let id = self.number(first.stack, &frames);
-            self.waiting.set_id(first.ticket, id);
+            self.redeem(first, &frames);
         }
     }
 

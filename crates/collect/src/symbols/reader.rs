@@ -91,15 +91,21 @@ impl Reader {
         let Place::Here(modules) = &mut self.place else {
             return Ok(());
         };
-        let modules = std::mem::take(&mut **modules);
+        let (hand_over, handed_over) = channel();
         let (questions, of_thread) = channel();
         let (tell, answers) = channel();
         let handle = thread::Builder::new()
             .name("dbtime-names".to_string())
-            .spawn(move || work(modules, &of_thread, &tell))
+            .spawn(move || {
+                if let Ok(modules) = handed_over.recv() {
+                    work(modules, &of_thread, &tell);
+                }
+            })
             .map_err(|e| {
                 CollectError::Kernel(format!("the thread that reads names cannot be started: {e}"))
             })?;
+        // Only now: without a thread they are read here, as before.
+        let _ = hand_over.send(std::mem::take(&mut **modules));
         self.place = Place::Thread(Thread {
             handle,
             questions,
