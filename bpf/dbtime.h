@@ -55,7 +55,7 @@ struct dbt_wait_source {
 	__u64 contexts;   /* SOURCE_POINTER: of a pointer to its list of error contexts: routines.bpf.h; 0 = not known */
 	__u16 routine_id;        /* in a PL/pgSQL function, of its 32-bit id */
 	__u16 routine_statement; /* in its execution state, of the pointer to the current statement */
-	__u16 gives_ids;         /* the database assigns ids: of texts without one, only those of utility statements replace it */
+	__u16 gives_ids;         /* the database assigns ids: of texts without one, only some replace it: is_named_by_text() */
 	__u16 plan_offset;       /* SOURCE_POINTER: in that record, of the 64-bit id of the statement's plan; 0 = there is none */
 	__u16 record_bytes;      /* SOURCE_POINTER: of that record, up to the last of these fields; 0 = it is not read in one piece */
 };

@@ -175,10 +175,13 @@ static __always_inline __u32 wait_by_pointer(struct dbt_account *account, __u32 
 			account->record = 0;
 		account->changes = 0;
 	}
+	if (bpf_probe_read_user(&wait, sizeof(wait), (void *)pointer))
+		wait = WAIT_NOT_READ;
+	account->activity.wait = wait;
 	read_own_record(account);
 	if (account->record && !account->sums.type)
 		read_own_kind(&account->source, account->record, &account->sums);
-	return bpf_probe_read_user(&wait, sizeof(wait), (void *)pointer) ? WAIT_NOT_READ : wait;
+	return wait;
 }
 
 /* Reads the wait event of the running task, and notes what it executes. */

@@ -227,11 +227,24 @@ static __always_inline bool is_utility(struct task_struct *task, __u64 address)
 	return (begin & 0xff) >= 'a' && (begin & 0xff) <= 'z';
 }
 
-/* The fingerprint used in place of an id; 0 = none is. False = the text cannot be read. */
-static __always_inline bool id_of_text(struct task_struct *task, struct dbt_wait_source *source, __u64 address, struct dbt_text *last,
-				       __u64 *hash, __u64 *fingerprint)
+/* Whether a text without an id gets one from its fingerprint. A statement that waits and has none is still being parsed, and may be for
+ * long: parsing takes locks on the relations that the statement names, and behind an ALTER TABLE all others wait there. */
+static __always_inline bool is_named_by_text(struct task_struct *task, struct dbt_wait_source *source, __u32 wait, __u64 address)
 {
-	if (source->gives_ids && !is_utility(task, address)) {
+	return !source->gives_ids || wait || is_utility(task, address);
+}
+
+/* What was found for this text holds: that it is not named by it does not, once the statement waits. */
+static __always_inline bool is_found(struct dbt_text *text, __u64 since, __u32 wait)
+{
+	return since == text->since && (text->fingerprint || !wait);
+}
+
+/* The fingerprint used in place of an id; 0 = none is. False = the text cannot be read. */
+static __always_inline bool id_of_text(struct task_struct *task, struct dbt_wait_source *source, __u32 wait, __u64 address,
+				       struct dbt_text *last, __u64 *hash, __u64 *fingerprint)
+{
+	if (!is_named_by_text(task, source, wait, address)) {
 		*fingerprint = 0;
 		return true;
 	}
@@ -239,7 +252,7 @@ static __always_inline bool id_of_text(struct task_struct *task, struct dbt_wait
 }
 
 /* Where the database gives no id: uses the fingerprint of the text as the statement's id. `record`: where the session says what it
- * executes; `text`: what is known about its text; `only_known`: the text itself is not read. */
+ * executes; `text`: what is known about its text; `only_known`: the text itself is not read. `activity` has the wait event already. */
 static __always_inline void name_by_record(struct task_struct *task, struct dbt_wait_source *source, __u64 record,
 					   struct dbt_text *text, struct dbt_activity *activity, bool only_known)
 {
@@ -250,11 +263,11 @@ static __always_inline void name_by_record(struct task_struct *task, struct dbt_
 	if (activity->statement || !activity->session_state || !source->text_offset || !record ||
 	    read_memory(task, &since, sizeof(since), record + source->since_offset) || !since)
 		return;
-	if (since != text->since) {
+	if (!is_found(text, since, activity->wait)) {
 		/* The session may write another text meanwhile. */
 		if (only_known || read_memory(task, &before, sizeof(before), record) || before & 1 ||
 		    read_memory(task, &address, sizeof(address), record + source->text_offset) ||
-		    !id_of_text(task, source, address, text, &hash, &fingerprint) ||
+		    !id_of_text(task, source, activity->wait, address, text, &hash, &fingerprint) ||
 		    read_memory(task, &after, sizeof(after), record) || after != before)
 			return;
 		text->fingerprint = fingerprint;
@@ -275,13 +288,13 @@ static __always_inline void name_by_known_text(struct dbt_wait_source *source, _
 	if (activity->statement || !activity->session_state || !source->text_offset || !record ||
 	    read_memory(0, &since, sizeof(since), record + source->since_offset) || !since)
 		return;
-	if (since == text->since) {
+	if (is_found(text, since, activity->wait)) {
 		activity->statement = text->fingerprint;
 		return;
 	}
 	if (read_memory(0, &before, sizeof(before), record) || before & 1 ||
 	    read_memory(0, &address, sizeof(address), record + source->text_offset) ||
-	    (source->gives_ids && !is_utility(0, address)) || !hash_own_text(address, &hash))
+	    !is_named_by_text(0, source, activity->wait, address) || !hash_own_text(address, &hash))
 		return;
 	known = bpf_map_lookup_elem(&fingerprints, &hash);
 	if (known && !read_memory(0, &after, sizeof(after), record) && after == before)

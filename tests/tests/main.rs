@@ -71,6 +71,7 @@ mod system_calls;
 mod throwaway;
 mod timeline;
 mod top;
+mod unparsed;
 mod upgrades;
 mod wait_events;
 mod waits;

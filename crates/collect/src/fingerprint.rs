@@ -27,15 +27,19 @@ const PLANNED: [&[u8; 4]; 8] = [
     b"sele", b"inse", b"upda", b"dele", b"merg", b"with", b"valu", b"tabl",
 ];
 
-/// What replaces the id of a statement with this text that has none; 0 = nothing does, because the server assigns ids and it is not
-/// a utility statement. `is_utility` of bpf/statement_text.bpf.h says why.
-pub(crate) fn id_of_text(text: &[u8], gives_ids: bool) -> u64 {
-    let begin = text.first_chunk::<4>().map(|begin| begin.map(|byte| byte | 0x20));
-    let is_utility = begin.is_some_and(|begin| begin[0].is_ascii_lowercase() && !PLANNED.contains(&&begin));
-    match text.is_empty() || gives_ids && !is_utility {
+/// What replaces the id of a statement with this text that has none; 0 = nothing does, because the server assigns ids, it is not a
+/// utility statement, and it does not wait. `is_named_by_text` of bpf/statement_text.bpf.h says why.
+pub(crate) fn id_of_text(text: &[u8], gives_ids: bool, waits: bool) -> u64 {
+    match text.is_empty() || gives_ids && !waits && !is_utility(text) {
         true => 0,
         false => fingerprint(text),
     }
+}
+
+/// True for the text of a utility statement, as far as its beginning tells.
+pub(crate) fn is_utility(text: &[u8]) -> bool {
+    let begin = text.first_chunk::<4>().map(|begin| begin.map(|byte| byte | 0x20));
+    begin.is_some_and(|begin| begin[0].is_ascii_lowercase() && !PLANNED.contains(&&begin))
 }
 
 #[cfg(test)]

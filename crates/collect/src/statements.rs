@@ -35,6 +35,8 @@ const LOOKED_FOR: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Statements {
     known: HashMap<u64, Known>,
+    /// By the fingerprint of its text: a statement with an id. None = several have that text (in several databases or schemas).
+    parsed: HashMap<u64, Option<u64>>,
     text_bytes: usize,
     cpu_s: Allowance,
     /// When a session was last seen in a statement that has no text yet.
@@ -54,6 +56,9 @@ pub(crate) struct StatementText {
     pub(crate) is_fingerprint: bool,
     /// It is the text of several statements, which were sent at once. Which of them it is may become known later.
     pub(crate) is_one_of_several: bool,
+    /// The fingerprint of the text, which the statement has instead of its id while it waits and is not yet parsed; 0 = none, or not
+    /// known.
+    pub(crate) until_parsed: u64,
 }
 
 /// What is known about a statement.
@@ -73,6 +78,7 @@ impl Statements {
     pub(crate) fn new(now: Instant) -> Statements {
         Statements {
             known: HashMap::new(),
+            parsed: HashMap::new(),
             text_bytes: 0,
             cpu_s: Allowance::new(CPU_S, CPU_S_A_SECOND, now),
             missed: None,
@@ -90,7 +96,7 @@ impl Statements {
         rows: &mut Rows,
         text: impl FnOnce() -> Option<StatementText>,
     ) {
-        if id == 0 {
+        if id == 0 || self.parsed(id) != id {
             return;
         }
         let is_new = !self.known.contains_key(&id);
@@ -133,6 +139,10 @@ impl Statements {
             found = match text {
                 Some(text) if !text.is_one_of_several => {
                     *known = Known::Text;
+                    if text.until_parsed != 0 {
+                        let of_text = self.parsed.entry(text.until_parsed).or_insert(Some(id));
+                        *of_text = of_text.filter(|parsed| *parsed == id);
+                    }
                     Some(text)
                 }
                 Some(text) if !*is_one_of_several => {
@@ -164,6 +174,11 @@ impl Statements {
                 ..StatementRow::default()
             });
         }
+    }
+
+    /// The id of a statement: the one that it has once it is parsed, if that is known. It may be known later than its first rows.
+    pub(crate) fn parsed(&self, id: u64) -> u64 {
+        self.parsed.get(&id).copied().flatten().unwrap_or(id)
     }
 
     /// A session is working, and the statement it was seen in may be over. Statements shorter than it takes to ask for their text are
@@ -261,6 +276,27 @@ mod tests {
         statements.see(7, now + 9 * RETRY, &mut rows, || panic!("it is known"));
         let texts: Vec<&str> = rows.statements.iter().map(|row| &*row.text).collect();
         assert_eq!(texts, ["[one of these] select ?; commit", "commit"]);
+    }
+
+    #[test]
+    fn a_statement_that_waits_before_it_is_parsed_is_the_one_with_its_text_if_there_is_only_one() {
+        let now = Instant::now();
+        let (mut statements, mut rows) = (Statements::new(now), Rows::default());
+        let of = |until_parsed| {
+            Some(StatementText {
+                until_parsed,
+                ..text("select ?").expect("a text")
+            })
+        };
+        assert_eq!(statements.parsed(77), 77);
+        statements.see(7, now, &mut rows, || of(77));
+        assert_eq!(statements.parsed(77), 7);
+        statements.see(77, now, &mut rows, || panic!("it is known"));
+        statements.see(8, now, &mut rows, || of(77));
+        statements.see(9, now, &mut rows, || of(0));
+        assert_eq!(statements.parsed(77), 77, "7 or 8");
+        assert_eq!(statements.parsed(0), 0);
+        assert_eq!(rows.statements.len(), 3);
     }
 
     #[test]

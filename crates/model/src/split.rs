@@ -86,6 +86,24 @@ impl Rows {
         }
     }
 
+    /// Replaces the statements of rows.
+    pub fn replace_statements(&mut self, by: impl Fn(u64) -> u64) {
+        let activity = self.activity.iter_mut().map(|row| &mut row.statement);
+        let links = self.causes.iter_mut().flat_map(|row| {
+            let links = row.chain.iter_mut().map(|link| &mut link.statement);
+            links.chain([&mut row.statement])
+        });
+        activity
+            .chain(links)
+            .chain(self.latency.iter_mut().map(|row| &mut row.statement))
+            .chain(self.spans.iter_mut().map(|row| &mut row.statement))
+            .chain(self.switches.iter_mut().map(|row| &mut row.statement))
+            .chain(self.held_locks.iter_mut().map(|row| &mut row.statement))
+            .chain(self.locks.iter_mut().map(|row| &mut row.statement))
+            .chain(self.counters.iter_mut().map(|row| &mut row.statement))
+            .for_each(|statement| *statement = by(*statement));
+    }
+
     /// Rows of later seconds are of this one (microseconds since the Unix epoch).
     pub fn limit_times(&mut self, second: i64) {
         fn limit<R: Timed>(rows: &mut [R], second: i64) {

@@ -318,6 +318,7 @@ impl Collector {
         let mut rows = std::mem::take(&mut self.rows);
         rows.append(std::mem::take(&mut self.without_names));
         self.without_names = self.symbolizer.settle(&mut rows);
+        rows.replace_statements(|statement| self.statements.parsed(statement));
         rows
     }
 

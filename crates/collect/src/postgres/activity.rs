@@ -17,14 +17,15 @@ use crate::statements::StatementText;
 const QUESTION: &str = "SET LOCAL client_encoding = 'SQL_ASCII';
      SELECT pid, query_id, state, application_name,
             CASE WHEN state IN ('active', 'fastpath function call') AND octet_length(query) < 4096 THEN query END,
-            usesysid IS NOT NULL AND query = '<insufficient privilege>'
+            usesysid IS NOT NULL AND query = '<insufficient privilege>',
+            wait_event IS NOT NULL
        FROM pg_stat_activity
       LIMIT 10000";
 
 /// How it is queried.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Activity {
-    /// The server computes query ids: only utility statements have the fingerprint of their text instead.
+    /// The server computes query ids: only some statements have the fingerprint of their text instead.
     pub(super) gives_ids: bool,
     pub(super) texts: Texts,
 }
@@ -71,7 +72,7 @@ impl Activity {
         let state = column(2).map_or(SessionState::None, state);
         let text = column(4).unwrap_or_default().as_bytes();
         let statement = match id {
-            0 => id_of_text(text, self.gives_ids),
+            0 => id_of_text(text, self.gives_ids, column(6) == Some("t")),
             id => id,
         };
         Some(Shown {
@@ -97,7 +98,7 @@ impl Activity {
             0 => StatementText {
                 text: decoded(text, None),
                 is_fingerprint: true,
-                is_one_of_several: false,
+                ..StatementText::default()
             },
             _ => one_of_several(text, None, None),
         };
@@ -128,7 +129,7 @@ mod tests {
     };
 
     fn shown(asks: Activity, row: [Option<&str>; 5]) -> Option<Shown> {
-        asks.shown(|n| row[n])
+        asks.shown(|n| row.get(n).copied().flatten())
     }
 
     #[test]
@@ -161,9 +162,11 @@ mod tests {
         assert_eq!(statement(ASKS, Some("SELECT 7")), 0);
         assert_eq!(
             statement(ASKS, Some("VACUUM t")),
-            id_of_text(b"VACUUM t", true),
+            id_of_text(b"VACUUM t", true, false),
             "a utility statement"
         );
+        let waits = [row(Some("SELECT 7")).as_slice(), &[None, Some("t")]].concat();
+        assert_ne!(ASKS.shown(|n| waits[n]).expect("a session").said.statement, 0);
         let without_ids = Activity {
             gives_ids: false,
             ..ASKS

@@ -15,7 +15,7 @@ use super::status_check::check;
 use super::status_layout::{CHANGE_COUNT, StatusLayout};
 use crate::database::StatusRecord;
 use crate::executable::Executable;
-use crate::fingerprint::id_of_text;
+use crate::fingerprint::fingerprint;
 use crate::memory;
 use crate::small_code::{Operand, operands_of};
 use crate::statements::StatementText;
@@ -35,8 +35,8 @@ pub(super) struct BackendStatus {
     pub(super) layout: StatusLayout,
     /// The layout is from the server's debug information.
     pub(super) is_of_debug_information: bool,
-    /// The server computes no query ids: statements have the fingerprint of their text instead. If it does, only utility statements have
-    /// one (see [`id_of_text`]).
+    /// The server computes no query ids: statements have the fingerprint of their text instead. If it does, only some have one (see
+    /// [`id_of_text`](crate::fingerprint::id_of_text)).
     pub(super) fingerprints: bool,
     /// Offset of `st_plan_id` in an entry: since PostgreSQL 18.
     plan: Option<u16>,
@@ -150,7 +150,7 @@ impl BackendStatus {
                 return None;
             }
             let shown = memory::read_text(pid, address, MOST_TEXT).ok()?;
-            if id == 0 && self.id_of_text(&shown) != statement {
+            if id == 0 && fingerprint(&shown) != statement {
                 return None;
             }
             let whole = || {
@@ -171,7 +171,7 @@ impl BackendStatus {
             0 => StatementText {
                 text: decoded(&text, encoding),
                 is_fingerprint: true,
-                is_one_of_several: false,
+                ..StatementText::default()
             },
             _ => one_of_several(&text, encoding, part),
         };
@@ -183,7 +183,7 @@ impl BackendStatus {
         let id = self.read(pid, |entry| match self.text_and_id(pid, entry)? {
             (address, 0) => memory::read_text(pid, address, MOST_TEXT)
                 .ok()
-                .map(|text| self.id_of_text(&text)),
+                .map(|text| fingerprint(&text)),
             (_, id) => Some(id),
         });
         id.filter(|id| *id != 0)
@@ -201,11 +201,6 @@ impl BackendStatus {
         )
         .ok()?;
         Some((u64::from_ne_bytes(address), u64::from_ne_bytes(id)))
-    }
-
-    /// What stands in for the id of a statement with this text that has none; 0 = nothing.
-    pub(super) fn id_of_text(self, text: &[u8]) -> u64 {
-        id_of_text(text, !self.fingerprints)
     }
 
     /// The name that a session's application has given itself, if any. None until the session has filled in its entry.

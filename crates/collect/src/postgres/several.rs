@@ -7,6 +7,7 @@ use sqlparser::tokenizer::Token;
 
 use super::encoding::decoded;
 use super::tokens::tokens;
+use crate::fingerprint::{fingerprint, is_utility};
 use crate::statements::StatementText;
 
 /// The text of one statement, taken from the text as the server has it, in the encoding with this number. `part`: where the statement is in
@@ -18,8 +19,11 @@ pub(super) fn one_of_several(
 ) -> StatementText {
     let whole = decoded(text, encoding);
     if !are_several(&whole) {
+        // What a utility statement executes may have an id, too, while its own text is shown.
+        let until_parsed = if is_utility(text) { 0 } else { fingerprint(text) };
         return StatementText {
             text: whole,
+            until_parsed,
             ..StatementText::default()
         };
     }

@@ -6,6 +6,7 @@ use dbtime_model::SessionState;
 
 use super::backend_status::BackendStatus;
 use super::status_layout::CHANGE_COUNT;
+use crate::fingerprint::fingerprint;
 use crate::lock_requests::Executed;
 use crate::memory;
 
@@ -82,7 +83,7 @@ impl StatusEntries {
                     continue;
                 }
                 let statement = match u64::from_ne_bytes(entry.statement) {
-                    0 => self.fingerprint(postmaster, status, pid, &entry),
+                    0 => self.id_by_text(postmaster, status, pid, &entry),
                     statement => statement,
                 };
                 let session_state = state(u32::from_ne_bytes(entry.state));
@@ -98,8 +99,8 @@ impl StatusEntries {
         executed
     }
 
-    /// What stands in for the id that an entry lacks; 0 if nothing does.
-    fn fingerprint(&mut self, postmaster: u32, status: BackendStatus, pid: u32, entry: &Entry) -> u64 {
+    /// What replaces the id that an entry lacks; 0 if there is no text.
+    fn id_by_text(&mut self, postmaster: u32, status: BackendStatus, pid: u32, entry: &Entry) -> u64 {
         let since = u64::from_ne_bytes(entry.since);
         if let Some(&(known, statement)) = self.fingerprints.get(&pid)
             && known == since
@@ -108,7 +109,7 @@ impl StatusEntries {
         }
         let at = u64::from_ne_bytes(entry.text);
         let text = memory::read_text(postmaster, at, status.most_shown() as usize).unwrap_or_default();
-        let statement = status.id_of_text(&text);
+        let statement = fingerprint(&text);
         self.fingerprints.insert(pid, (since, statement));
         statement
     }

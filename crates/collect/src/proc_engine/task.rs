@@ -209,8 +209,9 @@ impl Task {
             },
             WaitSource::Pointer { event, status, .. } => {
                 let wait = memory::read_u64(self.pid, event).and_then(|at| memory::read_u32(self.pid, at));
+                let waits = !matches!(wait, Ok(0));
                 let record = match status {
-                    Some(places) => self.read_record(&places),
+                    Some(places) => self.read_record(&places, waits),
                     None => Some(Default::default()),
                 };
                 let (executing, shown) = record.unzip();
@@ -252,7 +253,7 @@ impl Task {
     }
 
     /// What it executes, and which execution's text it shows. None = it could not be read.
-    fn read_record(&self, places: &StatusRecord) -> Option<(Executing, Shown)> {
+    fn read_record(&self, places: &StatusRecord, waits: bool) -> Option<(Executing, Shown)> {
         let record = memory::read_u64(self.pid, places.pointer).ok()?;
         if record == 0 {
             return Some(Default::default());
@@ -277,7 +278,7 @@ impl Task {
         let plan = if is_torn { 0 } else { i64::from_ne_bytes(plan) };
         let executing = Executing {
             statement: match u64::from_ne_bytes(statement) {
-                0 if places.text != 0 => self.id_of_text(field(places.text)?, places.gives_ids),
+                0 if places.text != 0 => self.id_of_text(field(places.text)?, places.gives_ids, waits),
                 id => id,
             },
             plan,
@@ -325,10 +326,10 @@ impl Task {
     }
 
     /// What replaces the id of a statement whose text's address is there; 0 if nothing does, or it cannot be read.
-    fn id_of_text(&self, pointer: u64, gives_ids: bool) -> u64 {
+    fn id_of_text(&self, pointer: u64, gives_ids: bool, waits: bool) -> u64 {
         memory::read_u64(self.pid, pointer)
             .and_then(|at| memory::read_text(self.pid, at, fingerprint::BYTES))
-            .map_or(0, |text| fingerprint::id_of_text(&text, gives_ids))
+            .map_or(0, |text| fingerprint::id_of_text(&text, gives_ids, waits))
     }
 
     /// The kernel stack, leaf first; where it is not shown, the system call alone.
@@ -415,7 +416,7 @@ mod tests {
             whole_text: 0,
         };
         let task = Task::open(std::process::id(), WaitSource::None, false).unwrap();
-        let (executing, _) = task.read_record(&places).unwrap();
+        let (executing, _) = task.read_record(&places, false).unwrap();
         assert_eq!(executing.statement, record[2]);
         executing.plan
     }

@@ -315,8 +315,8 @@ impl SwitchCollector {
             migrated: event.moved,
             priority: Some(event.priority),
             instead,
-            statement: event.statement,
-            wait_statement,
+            statement: self.statements.parsed(event.statement),
+            wait_statement: self.statements.parsed(wait_statement),
             wait_session_state,
         };
         let second = time_ns / 1_000_000_000;
