@@ -74,7 +74,7 @@ pub enum CollectError {
         what: String,
     },
     /// The recorder lacks privileges.
-    #[error("recording needs more privileges: run it as root, or give it {}", .0.join(", "))]
+    #[error("dbtime needs more privileges: run it as root, or give it {}", .0.join(", "))]
     Privilege(Vec<&'static str>),
     /// The kernel lacks something.
     #[error("{0}")]

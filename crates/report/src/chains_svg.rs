@@ -17,7 +17,8 @@ use crate::xml::xml;
 
 /// Room for the names, left of the lanes.
 const LEFT: i32 = 260;
-const RIGHT: i32 = 24;
+/// The last label of the time axis is centred below its end.
+const RIGHT: i32 = 40;
 const TOP: i32 = 74;
 const WIDTH: i32 = 760;
 /// Height of a lane, and of the gap between two.

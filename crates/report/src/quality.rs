@@ -186,10 +186,9 @@ impl LossCounters {
     pub(crate) fn quality(self, meta: &Meta, problems: Vec<Problem>) -> Quality {
         let told = &meta.quality;
         let larger = |meta: u64, counters: i128| u128::from(meta).max(counters.max(0).unsigned_abs());
-        let length_ns = (i128::from(meta.end_us) - i128::from(meta.start_us))
-            .max(0)
-            .unsigned_abs()
-            * 1_000;
+        let gaps_us = meta.gaps_us(meta.start_us, meta.end_us);
+        let length_us = i128::from(meta.end_us) - i128::from(meta.start_us) - i128::from(gaps_us);
+        let length_ns = length_us.max(0).unsigned_abs() * 1_000;
         Quality {
             complete: meta.complete,
             samples: told.samples.into(),

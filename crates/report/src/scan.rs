@@ -368,17 +368,19 @@ fn period(meta: &Meta, filter: &Filter, seconds: Option<(i64, i64)>) -> (Period,
         to_us,
         covered_ns: None,
     };
-    let period = Period {
-        covered_ns: covered_ns(meta, filter),
-        ..whole.cut(filter)
-    };
+    let mut period = whole.cut(filter);
+    period.covered_ns = covered_ns(meta, filter, period);
     (period, outside)
 }
 
-/// How much time the rows that the filter lets through cover; none: all.
-fn covered_ns(meta: &Meta, filter: &Filter) -> Option<u128> {
+/// How much of a period the rows that the filter lets through cover; none: all.
+fn covered_ns(meta: &Meta, filter: &Filter, period: Period) -> Option<u128> {
+    if meta.periods.is_empty() {
+        let missing_ns = u128::from(meta.gaps_us(period.from_us, period.to_us)) * 1_000;
+        return (missing_ns > 0).then(|| period.whole_ns() - missing_ns);
+    }
     let periods = meta.periods.iter();
     let taken = periods.filter(|period| filter.takes_time(period.last_second_us()));
     let sum = taken.map(|period| u128::from(period.elapsed_ns)).sum();
-    (!meta.periods.is_empty()).then_some(sum)
+    Some(sum)
 }

@@ -15,7 +15,8 @@ use crate::timeline::{Mark, MarkKind, Timeline, TimelineBucket};
 use crate::xml::xml;
 
 const LEFT: i32 = 64;
-const RIGHT: i32 = 24;
+/// The last label of the time axis is centred below its end.
+const RIGHT: i32 = 40;
 const TOP: i32 = 74;
 const PLOT: (i32, i32) = (880, 320);
 /// Between the plot and the legend: the axis and its labels.

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use dbtime_model::recording::{Clock, Cost, CoveredPeriod, Meta, Note, ProgramCost, Quality, SCHEMA_VERSION};
+use dbtime_model::recording::{
+    Clock, Cost, CoveredPeriod, Gap, Meta, Note, ProgramCost, Quality, SCHEMA_VERSION,
+};
 
 use crate::address::Choice;
 use crate::manifest::Manifest;
@@ -88,12 +90,29 @@ pub(crate) fn combined(manifests: &[Manifest], choice: &Choice) -> Result<Meta, 
         true => CoveredPeriod::of_several(metas.iter().map(|meta| meta.periods.clone())),
         false => Vec::new(),
     };
+    all.gaps = gaps(metas);
     all.notes = metas.iter().flat_map(|meta| meta.notes.clone()).collect();
     let [empty, twice] = seams::notes(manifests, choice);
     all.counted_twice = twice.iter().map(|note| note.text.clone()).collect();
     all.notes.extend(empty.into_iter().chain(twice));
     all.notes.sort_by_key(|note| note.time_us);
     Ok(all)
+}
+
+/// Time that none of the recordings covers, which are sorted by start.
+fn gaps(metas: &[Meta]) -> Vec<Gap> {
+    let mut gaps = Vec::new();
+    let mut covered_us = metas[0].start_us;
+    for meta in metas {
+        if meta.start_us > covered_us {
+            gaps.push(Gap {
+                from_us: covered_us,
+                to_us: meta.start_us,
+            });
+        }
+        covered_us = covered_us.max(meta.end_us);
+    }
+    gaps
 }
 
 /// The metadata of a recording, with notes of what could not be read when it was put.

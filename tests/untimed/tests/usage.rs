@@ -65,12 +65,13 @@ fn help_that_cannot_be_written_is_a_failure() {
 fn what_would_show_nothing_or_something_twice_is_refused() {
     let recording = recording();
     let path = plain(&recording);
-    let wrong: [(&[&str], &str); 8] = [
+    let wrong: [(&[&str], &str); 9] = [
         (&["report", path, "--top", "0"], "above 0"),
         (&["report", path, "--top", "-3"], "above 0"),
         (&["diff", path, path, "--top", "0"], "above 0"),
         (&["sched", "--top", "0"], "above 0"),
         (&["latch", "--top", "0"], "above 0"),
+        (&["snap", "1", "--sessions", "0"], "above 0"),
         (&["report", path, "--by", "wait,wait"], "'wait' is listed twice"),
         (
             &["report", path, "--latency", "--by", "name,name"],

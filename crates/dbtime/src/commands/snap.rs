@@ -12,7 +12,7 @@ use crate::live::{self, Kept, Late, Length, Plan};
 use crate::memory;
 use crate::options::time::parse_whole_seconds;
 use crate::options::{
-    LiveRate, Precision, ServerStatistics, ShownTexts, SnapshotFormat, TargetOptions, each_once,
+    LiveRate, Precision, ServerStatistics, ShownTexts, SnapshotFormat, TargetOptions, above_zero, each_once,
 };
 use crate::output::{self, say};
 use crate::remains::mend;
@@ -75,7 +75,7 @@ struct SnapLayout {
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',', default_values_t = SnapshotColumn::USUAL)]
     columns: Vec<SnapshotColumn>,
     /// Sessions of a snapshot to show: those with the most time
-    #[arg(long, value_name = "N", default_value_t = SNAPSHOT_SESSIONS)]
+    #[arg(long, value_name = "N", value_parser = above_zero, default_value_t = SNAPSHOT_SESSIONS)]
     sessions: usize,
 }
 

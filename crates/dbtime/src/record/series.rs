@@ -299,7 +299,7 @@ impl Series {
             return;
         };
         if let Some(last_us) = rows.last_second() {
-            let until_us = last_us.saturating_add(rotation.window_us);
+            let until_us = last_us.saturating_add(rotation.length_of_row(last_us));
             rotation.rows_until_us = rotation.rows_until_us.max(until_us);
         }
         self.current.pending.append(rows);
@@ -394,6 +394,15 @@ impl Rotation {
             described: Described::default(),
             known: None,
             series: format!("{}-{start_us}", std::process::id()),
+        }
+    }
+
+    /// The longest time that a row of this second covers: windows begin at multiples of their length, and at the start of a recording
+    /// rows are of single seconds.
+    fn length_of_row(&self, second_us: i64) -> i64 {
+        match second_us.rem_euclid(self.window_us) {
+            0 => self.window_us,
+            _ => SECOND_US,
         }
     }
 }
@@ -734,6 +743,27 @@ mod tests {
             .map(|seconds| (seconds.collect(), vec![7]))
             .collect();
         assert_eq!(read_all(home.path()), expected);
+    }
+
+    /// Windows of ten seconds begin only after some minutes: until then, rows are of single seconds.
+    #[test]
+    fn the_next_one_begins_in_time_while_rows_are_still_of_single_seconds() {
+        let home = tempfile::tempdir().expect("a folder");
+        let mut series = series(home.path(), 10);
+        series.rotation = Some(Rotation::begin(Duration::from_secs(20), 10, 10 * SECOND_US));
+        for now_s in 11..=45 {
+            let turned = take(&mut series, now_s, seconds(now_s - 1, now_s, &[]));
+            assert_eq!(turned, now_s % 20 == 0, "at {now_s}");
+        }
+        series.finish(None, &mut |_| {}).expect("all are written");
+        let seconds: Vec<Vec<i64>> = read_all(home.path())
+            .into_iter()
+            .map(|(seconds, _)| seconds)
+            .collect();
+        assert_eq!(
+            seconds,
+            [10..20, 20..40, 40..45].map(|seconds| seconds.collect::<Vec<i64>>())
+        );
     }
 
     #[test]

@@ -50,6 +50,30 @@ pub struct Meta {
     /// Time that is counted twice in recordings that are read as one: sentences that are among the notes, too.
     #[serde(skip)]
     pub counted_twice: Vec<String>,
+    /// Time between beginning and end that none of the recordings covers that are read as one, in order.
+    #[serde(skip)]
+    pub gaps: Vec<Gap>,
+}
+
+/// Time without a recording: from and to, microseconds since the Unix epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gap {
+    /// When it began.
+    pub from_us: i64,
+    /// When it ended.
+    pub to_us: i64,
+}
+
+impl Meta {
+    /// How much of a time (microseconds since the Unix epoch) lies in [gaps](Meta::gaps), microseconds.
+    pub fn gaps_us(&self, from_us: i64, to_us: i64) -> u64 {
+        // They are in order and do not overlap.
+        let first = self.gaps.partition_point(|gap| gap.to_us <= from_us);
+        let gaps = self.gaps[first..].iter().take_while(|gap| gap.from_us < to_us);
+        gaps.map(|gap| gap.to_us.min(to_us).saturating_sub(gap.from_us.max(from_us)))
+            .map(|us| us.max(0).unsigned_abs())
+            .sum()
+    }
 }
 
 /// A period that rows cover.

@@ -30,7 +30,7 @@ pub use encoder::TableEncoder;
 pub use files::{BytesRead, Files, TableFile};
 pub use finished::{Compacted, compact};
 pub use meta::{
-    CallInFlight, Clock, CollectorMeta, Cost, CoveredPeriod, DatabaseMeta, HostMeta, ImportedFile,
+    CallInFlight, Clock, CollectorMeta, Cost, CoveredPeriod, DatabaseMeta, Gap, HostMeta, ImportedFile,
     KernelTrace, LaterVersion, Merged, Meta, Note, ProgramCost, Quality, SCHEMA_VERSION, Scheduling,
     Segments, SqlTrace, TraceGap, Unit, UnknownLine,
 };

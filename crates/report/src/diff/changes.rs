@@ -70,7 +70,7 @@ pub(super) struct Atom {
     pub(super) path: Box<[FunctionId]>,
     pub(super) values: [u128; 2],
     /// The same by slice, until it has been tested.
-    slices: [Box<[(u8, f64)]>; 2],
+    pub(super) slices: [Box<[(u8, f64)]>; 2],
     /// It is not the host's time.
     pub(super) is_tested: bool,
     /// Number of the module that it belongs to.

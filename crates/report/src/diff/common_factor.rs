@@ -4,11 +4,16 @@
 //! time of every function by one factor. It is the median of the ratios of bad to good over the functions' own CPU time,
 //! weighted by the time that both sides have in common; no function weighs more than a part, so that one cause does not
 //! pass for the host. It is taken off before anything is called a difference.
+//!
+//! Most functions have few samples, and the median of their ratios is far off 1 by chance, too: a factor that equal recordings could have
+//! is none. Its standard error is its spread over resamples, like that of a difference ([`super::noise`]).
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::Per;
-use super::changes::Changes;
+use super::changes::{Atom, Changes};
+use super::noise::{self, Resamples};
 use crate::function::{FunctionId, Functions};
 
 /// Fewer functions than this say nothing about everything.
@@ -17,30 +22,93 @@ const FEWEST_FUNCTIONS: usize = 10;
 const LARGEST_WEIGHT: f64 = 0.05;
 /// The host does not explain more than twofold: larger changes are shown as they are.
 const LARGEST_FACTOR: f64 = 2.0;
+/// Only so many functions, the largest, are resampled.
+const MOST_RESAMPLED: usize = 1_000;
+/// So many resamples tell a standard error to a twentieth.
+const ENOUGH_RESAMPLES: usize = 200;
 
 /// Whether it may be even larger, so that the host does not explain it.
 pub(crate) fn is_at_limit(factor: f64) -> bool {
     factor.max(1.0 / factor) >= LARGEST_FACTOR
 }
 
-pub(super) fn estimate(changes: &Changes, per: &Per, functions: &Functions) -> f64 {
-    let mut own: HashMap<FunctionId, [u128; 2]> = HashMap::new();
-    for atom in &changes.atoms {
-        if let (true, Some(leaf)) = (atom.state.is_on_cpu(), atom.path.last())
-            && functions.get(*leaf).is_named()
-        {
-            let own = own.entry(*leaf).or_default();
-            own[0] += atom.values[0];
-            own[1] += atom.values[1];
+/// The factor; 1 if it is not larger than its noise, or that is not known. `error`: see [`error`].
+pub(super) fn estimate(changes: &Changes, per: &Per, functions: &Functions, error: Option<f64>) -> f64 {
+    let mut own: HashMap<FunctionId, [f64; 2]> = HashMap::new();
+    for (leaf, atom) in on_cpu(changes, functions) {
+        let own = own.entry(leaf).or_default();
+        own[0] += atom.values[0] as f64;
+        own[1] += atom.values[1] as f64;
+    }
+    let factor = median(own.into_values().map(|values| of_each(values, per.work)));
+    match error {
+        Some(error) if factor.ln().abs() > error => factor,
+        _ => 1.0,
+    }
+}
+
+/// How large the logarithm of the factor may be by chance, before the slices have been dropped; none if there are too few.
+pub(super) fn error(changes: &Changes, per: &Per, functions: &Functions) -> Option<f64> {
+    let mut own: HashMap<FunctionId, [Vec<f64>; 2]> = HashMap::new();
+    for (leaf, atom) in on_cpu(changes, functions) {
+        let own = own
+            .entry(leaf)
+            .or_insert_with(|| per.slices.each_ref().map(|slices| vec![0.0; slices.len()]));
+        for (own, slices) in own.iter_mut().zip(&atom.slices) {
+            for (slice, value) in slices {
+                own[usize::from(*slice)] += value;
+            }
         }
     }
-    let mut ratios: Vec<(f64, f64)> = own
-        .values()
-        .filter(|values| values[0] > 0 && values[1] > 0)
-        .map(|values| {
-            let [good, bad] = per.per_unit(*values);
-            (bad / good, good.min(bad))
+    let mut own: Vec<[Vec<f64>; 2]> = own.into_values().collect();
+    let time = |own: &[Vec<f64>; 2]| own.iter().flatten().sum::<f64>() as u128;
+    own.sort_by_cached_key(|own| Reverse(time(own)));
+    own.truncate(MOST_RESAMPLED);
+    let resamples = Resamples::of(per.slices.each_ref().map(Vec::len))?;
+    let factors: Vec<f64> = resamples
+        .draw()
+        .take(ENOUGH_RESAMPLES)
+        .map(|drawn| {
+            let sums = |of: &[Vec<f64>; 2]| {
+                [0, 1].map(|side| drawn[side].iter().map(|slice| of[side][*slice]).sum::<f64>())
+            };
+            let work = sums(&per.slices);
+            median(own.iter().map(|own| of_each(sums(own), work))).ln()
         })
+        .collect();
+    let mean = factors.iter().sum::<f64>() / factors.len() as f64;
+    let square = factors.iter().map(|factor| (factor - mean).powi(2)).sum::<f64>() / factors.len() as f64;
+    Some(square.sqrt() * resamples.widened() * resamples.students(noise::NORMAL))
+}
+
+/// Stacks on a CPU in functions with a name, with the function.
+fn on_cpu<'a>(
+    changes: &'a Changes,
+    functions: &'a Functions,
+) -> impl Iterator<Item = (FunctionId, &'a Atom)> {
+    let atoms = changes.atoms.iter().filter(|atom| atom.state.is_on_cpu());
+    atoms.filter_map(|atom| {
+        let leaf = *atom.path.last()?;
+        functions.get(leaf).is_named().then_some((leaf, atom))
+    })
+}
+
+/// Time per unit of work.
+fn of_each(values: [f64; 2], work: [f64; 2]) -> [f64; 2] {
+    [0, 1].map(|side| {
+        if work[side] > 0.0 {
+            values[side] / work[side]
+        } else {
+            0.0
+        }
+    })
+}
+
+/// The weighted median of the ratios of bad to good.
+fn median(own: impl Iterator<Item = [f64; 2]>) -> f64 {
+    let mut ratios: Vec<(f64, f64)> = own
+        .filter(|values| values.iter().all(|value| *value > 0.0))
+        .map(|[good, bad]| (bad / good, good.min(bad)))
         .collect();
     if ratios.len() < FEWEST_FUNCTIONS {
         return 1.0;

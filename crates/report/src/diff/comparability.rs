@@ -64,6 +64,13 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
             "one side is in {one}, the other in {other}: they have no common unit"
         ));
     }
+    let are_dives = [good, bad].map(|meta| meta.files.iter().any(|file| file.kernel_trace.is_some()));
+    if are_dives[0] != are_dives[1] {
+        let dive = SIDES[usize::from(are_dives[1])];
+        refusals.push(format!(
+            "{dive} is a trace of single calls, the other side a recording of all time"
+        ));
+    }
     warnings.extend(differ(
         "the version of the database",
         &good.database.versions_in_short(),

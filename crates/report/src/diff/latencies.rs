@@ -7,7 +7,7 @@ use super::noise::{Measure, test};
 use super::side::Side;
 use super::{DiffOptions, Per};
 use crate::histogram::Histogram;
-use crate::latency::has_statements;
+use crate::latency::{has_statements, is_event};
 use crate::load::Source;
 use crate::scan::is_foreground;
 
@@ -125,7 +125,7 @@ fn load(
     let dimensions = &mut side.dimensions;
     let problems = source.latency(|row| {
         let is_chosen = filter.takes_time(row.time) && filter.takes_statement(row.statement);
-        if is_chosen && is_foreground(row.session, dimensions, filter) {
+        if is_event(row) && is_chosen && is_foreground(row.session, dimensions, filter) {
             let all = found
                 .entry((row.kind.to_string(), row.name.to_string()))
                 .or_insert_with(|| vec![Histogram::default(); slices.count()]);

@@ -143,11 +143,12 @@ pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffEr
     let (unit, work) = unit_of_work(&sides, options)?;
     let per = Per::new(&sides, unit, work, options.transactions.is_some());
     let mut changes = Changes::of(&mut sides, &functions, &per);
-    let factor = common_factor::estimate(&changes, &per, &functions);
+    let error = common_factor::error(&changes, &per, &functions);
+    let factor = common_factor::estimate(&changes, &per, &functions, error);
     let tested = changes.test(&per, factor);
     let newcomers = newcomers::newcomers(&changes, &functions, &per, sides[0].total.samples);
     let statements = match comparability.statements_match {
-        true => statements::compare(&sides, &changes, &functions, &per),
+        true => statements::compare(&sides, &changes, &functions, &per, error),
         false => None,
     };
     let compares_statements = statements.is_some();

@@ -17,6 +17,8 @@ pub(super) const FEWEST_SLICES: usize = 4;
 /// Longer recordings are cut into this many slices.
 pub(super) const MOST_SLICES: usize = 60;
 const SEED: u64 = 0x6462_7469_6d65;
+/// The quantile of the normal distribution that belongs to [`LEVEL`], on both sides.
+pub(super) const NORMAL: f64 = 2.5758;
 
 /// A quantity that is compared: a sum over another sum, for each slice of both sides.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,20 +77,15 @@ pub(super) fn test(measures: &[Measure]) -> Option<Vec<Tested>> {
     let counts = measures
         .first()
         .map(|measure| [0, 1].map(|side| measure.numerators[side].len()))?;
-    if counts.iter().any(|count| *count < FEWEST_SLICES) {
-        return None;
-    }
+    let resamples = Resamples::of(counts)?;
     let all = counts.map(|count| (0..count).collect::<Vec<_>>());
     let found: Vec<f64> = measures
         .iter()
         .map(|measure| measure.difference([&all[0], &all[1]]))
         .collect();
-    let mut random = fastrand::Rng::with_seed(SEED);
-    let blocks = counts.map(block_length);
     // Deviations of the resamples, measure by measure.
     let mut deviations = vec![Vec::with_capacity(RESAMPLES); measures.len()];
-    for _ in 0..RESAMPLES {
-        let drawn = [0, 1].map(|side| draw(counts[side], blocks[side], &mut random));
+    for drawn in resamples.draw() {
         for ((measure, found), deviations) in measures.iter().zip(&found).zip(&mut deviations) {
             deviations.push(measure.difference([&drawn[0], &drawn[1]]) - found);
         }
@@ -97,7 +94,7 @@ pub(super) fn test(measures: &[Measure]) -> Option<Vec<Tested>> {
         .iter()
         .map(|deviations| {
             let square = deviations.iter().map(|d| d * d).sum::<f64>() / RESAMPLES as f64;
-            square.sqrt() * small_sample(counts, blocks)
+            square.sqrt() * resamples.widened()
         })
         .collect();
     let mut largest: Vec<f64> = (0..RESAMPLES)
@@ -112,7 +109,7 @@ pub(super) fn test(measures: &[Measure]) -> Option<Vec<Tested>> {
         .collect();
     largest.sort_unstable_by(f64::total_cmp);
     let at = ((1.0 - LEVEL) * RESAMPLES as f64) as usize;
-    let limit = students(largest[at.min(RESAMPLES - 1)], degrees_of_freedom(counts, blocks));
+    let limit = resamples.students(largest[at.min(RESAMPLES - 1)]);
     Some(
         measures
             .iter()
@@ -129,6 +126,47 @@ pub(super) fn test(measures: &[Measure]) -> Option<Vec<Tested>> {
             })
             .collect(),
     )
+}
+
+/// How the slices of both sides are drawn.
+pub(super) struct Resamples {
+    slices: [usize; 2],
+    blocks: [usize; 2],
+}
+
+impl Resamples {
+    /// None when there are too few slices.
+    pub(super) fn of(slices: [usize; 2]) -> Option<Resamples> {
+        let are_enough = slices.iter().all(|count| *count >= FEWEST_SLICES);
+        are_enough.then(|| Resamples {
+            slices,
+            blocks: slices.map(block_length),
+        })
+    }
+
+    /// [`RESAMPLES`] of them.
+    pub(super) fn draw(&self) -> impl Iterator<Item = [Vec<usize>; 2]> {
+        let mut random = fastrand::Rng::with_seed(SEED);
+        (0..RESAMPLES)
+            .map(move |_| [0, 1].map(|side| draw(self.slices[side], self.blocks[side], &mut random)))
+    }
+
+    /// A resample of n varies less than n new observations would, by n − 1 to n.
+    pub(super) fn widened(&self) -> f64 {
+        let fewest = self.each().into_iter().fold(f64::INFINITY, f64::min);
+        (fewest / (fewest - 1.0).max(1.0)).sqrt()
+    }
+
+    /// The quantile of Student's t that belongs to a quantile of the normal distribution.
+    pub(super) fn students(&self, z: f64) -> f64 {
+        let degrees = self.each().map(|blocks| blocks - 1.0).iter().sum::<f64>();
+        students(z, degrees.max(1.0))
+    }
+
+    /// Blocks of each side.
+    fn each(&self) -> [f64; 2] {
+        [0, 1].map(|side| self.slices[side] as f64 / self.blocks[side] as f64)
+    }
 }
 
 /// Neighbours that are drawn together: as usual, the cube root of the number of slices.
@@ -149,23 +187,6 @@ fn draw(slices: usize, block: usize, random: &mut fastrand::Rng) -> Vec<usize> {
     }
     drawn.truncate(slices);
     drawn
-}
-
-fn degrees_of_freedom(slices: [usize; 2], blocks: [usize; 2]) -> f64 {
-    [0, 1]
-        .map(|side| slices[side] as f64 / blocks[side] as f64 - 1.0)
-        .iter()
-        .sum::<f64>()
-        .max(1.0)
-}
-
-/// A resample of n varies less than n new observations would, by n − 1 to n.
-fn small_sample(slices: [usize; 2], blocks: [usize; 2]) -> f64 {
-    let fewest = [0, 1]
-        .map(|side| slices[side] as f64 / blocks[side] as f64)
-        .into_iter()
-        .fold(f64::INFINITY, f64::min);
-    (fewest / (fewest - 1.0).max(1.0)).sqrt()
 }
 
 /// The quantile of Student's t that belongs to a quantile of the normal distribution (Cornish and Fisher's expansion).

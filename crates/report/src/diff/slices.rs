@@ -6,74 +6,76 @@ use super::noise::MOST_SLICES;
 use crate::filter::{Filter, SECOND_US};
 use crate::scan::Period;
 
-/// Slices of equal length, whole seconds if there are few; or snapshots of a file, neighbours merged if there are many.
+/// Slices of equal length, whole seconds if there are few, without those in which nothing was recorded; or snapshots of a file, neighbours
+/// merged if there are many.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Slices {
-    period: Period,
-    first_second: i64,
-    seconds: i64,
-    count: usize,
-    /// The last second of each that has rows, and its length in seconds; empty if slices have equal length.
-    snapshots: Vec<(i64, f64)>,
+    /// The last second of each that has rows, and how much of it was recorded, in seconds.
+    all: Vec<(i64, f64)>,
+    are_snapshots: bool,
 }
 
 impl Slices {
     pub(super) fn of(period: Period, meta: &Meta, filter: &Filter) -> Slices {
-        let first_second = period.from_us.div_euclid(SECOND_US);
-        let end = period.to_us.saturating_add(SECOND_US - 1).div_euclid(SECOND_US);
-        let seconds = end.saturating_sub(first_second).max(1);
         let snapshots = snapshots(meta, filter);
+        let are_snapshots = !snapshots.is_empty();
         Slices {
-            period,
-            first_second,
-            seconds,
-            count: match snapshots.len() {
-                0 => usize::try_from(seconds).unwrap_or(MOST_SLICES).min(MOST_SLICES),
-                snapshots => snapshots,
+            all: match are_snapshots {
+                true => snapshots,
+                false => of_equal_length(period, meta),
             },
-            snapshots,
+            are_snapshots,
         }
     }
 
     pub(super) fn count(&self) -> usize {
-        self.count
+        self.all.len()
     }
 
     /// Whether they are snapshots of a file.
     pub(super) fn are_snapshots(&self) -> bool {
-        !self.snapshots.is_empty()
+        self.are_snapshots
     }
 
     /// The slice of a row of this second; rows outside of the period count in the nearest slice.
     pub(super) fn of_time(&self, time_us: i64) -> usize {
-        if self.are_snapshots() {
-            let at = self.snapshots.partition_point(|(last, _)| *last < time_us);
-            return at.min(self.count - 1);
-        }
-        let second = time_us.div_euclid(SECOND_US).saturating_sub(self.first_second);
-        let second = i128::from(second.clamp(0, self.seconds - 1));
-        usize::try_from(second * self.count as i128 / i128::from(self.seconds)).unwrap_or(0)
+        let at = self
+            .all
+            .partition_point(|(last, _)| last.saturating_add(SECOND_US) <= time_us);
+        at.min(self.count() - 1)
     }
 
-    /// Elapsed time of each slice, in seconds.
+    /// Recorded time of each slice, in seconds.
     pub(super) fn elapsed(&self) -> Vec<f64> {
-        if self.are_snapshots() {
-            return self.snapshots.iter().map(|(_, seconds)| *seconds).collect();
-        }
-        let mut elapsed = vec![0.0; self.count];
-        for (slice, elapsed) in elapsed.iter_mut().enumerate() {
-            let bound = |slice: usize| {
-                // The first second that is not in an earlier slice.
-                let count = self.count as i128;
-                let second = (slice as i128 * i128::from(self.seconds) + count - 1).div_euclid(count);
-                (i128::from(self.first_second) + second) * i128::from(SECOND_US)
-            };
-            let from = bound(slice).max(self.period.from_us.into());
-            let to = bound(slice + 1).min(self.period.to_us.into());
-            *elapsed = (to - from).max(0) as f64 / SECOND_US as f64;
-        }
-        elapsed
+        self.all.iter().map(|(_, seconds)| *seconds).collect()
     }
+}
+
+/// One at least.
+fn of_equal_length(period: Period, meta: &Meta) -> Vec<(i64, f64)> {
+    let first = period.from_us.div_euclid(SECOND_US);
+    let end = period.to_us.saturating_add(SECOND_US - 1).div_euclid(SECOND_US);
+    let seconds = end.saturating_sub(first).max(1);
+    let count = usize::try_from(seconds).unwrap_or(MOST_SLICES).min(MOST_SLICES);
+    // The first second that is not in an earlier slice.
+    let bound = |slice: usize| {
+        let count = count as i128;
+        let second = (slice as i128 * i128::from(seconds) + count - 1).div_euclid(count);
+        let us = (i128::from(first) + second) * i128::from(SECOND_US);
+        i64::try_from(us).unwrap_or(i64::MAX)
+    };
+    let mut slices: Vec<(i64, f64)> = (0..count)
+        .map(|slice| {
+            let (begin, end) = (bound(slice), bound(slice + 1));
+            let (from, to) = (begin.max(period.from_us), end.min(period.to_us));
+            let us = i128::from(to) - i128::from(from) - i128::from(meta.gaps_us(from, to));
+            (end.saturating_sub(SECOND_US), us.max(0) as f64 / SECOND_US as f64)
+        })
+        .collect();
+    if slices.iter().any(|(_, seconds)| *seconds > 0.0) {
+        slices.retain(|(_, seconds)| *seconds > 0.0);
+    }
+    slices
 }
 
 /// The snapshots that the filter lets through, by their last seconds.
@@ -99,7 +101,7 @@ fn snapshots(meta: &Meta, filter: &Filter) -> Vec<(i64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use dbtime_model::recording::CoveredPeriod;
+    use dbtime_model::recording::{CoveredPeriod, Gap};
 
     use super::*;
     use crate::diff::noise::MOST_SLICES;
@@ -146,6 +148,28 @@ mod tests {
             seconds[slices.of_time(second * SECOND_US)] += 1.0;
         }
         assert_eq!(seconds, slices.elapsed());
+    }
+
+    #[test]
+    fn time_without_a_recording_is_in_no_slice() {
+        let period = Period {
+            from_us: 0,
+            to_us: 10 * SECOND_US,
+            ..Period::default()
+        };
+        let meta = Meta {
+            gaps: vec![Gap {
+                from_us: 2_500_000,
+                to_us: 8_000_000,
+            }],
+            ..Meta::default()
+        };
+        let slices = Slices::of(period, &meta, &Filter::default());
+        assert_eq!(slices.elapsed(), [1.0, 1.0, 0.5, 1.0, 1.0]);
+        let of_seconds: Vec<usize> = [0, 1, 2, 8, 9]
+            .map(|second| slices.of_time(second * SECOND_US))
+            .into();
+        assert_eq!(of_seconds, [0, 1, 2, 3, 4]);
     }
 
     #[test]

@@ -45,12 +45,13 @@ impl PerExecution {
     }
 }
 
-/// Compares both sides by statement; none if one of them knows no statements.
+/// Compares both sides by statement; none if one of them knows no statements. `error`: of the common factor ([`common_factor::error`]).
 pub(super) fn compare(
     sides: &[Side; 2],
     changes: &Changes,
     functions: &Functions,
     per: &Per,
+    error: Option<f64>,
 ) -> Option<Statements> {
     if !sides.iter().all(Side::knows_statements) {
         return None;
@@ -59,11 +60,11 @@ pub(super) fn compare(
     let per_transaction = (per.unit == WorkUnit::Second && transactions.iter().all(|count| *count > 0.0))
         .then(|| Per::new(sides, WorkUnit::Transaction, transactions, false));
     let per = per_transaction.as_ref().unwrap_or(per);
-    let factor = common_factor::estimate(changes, per, functions);
+    let factor = common_factor::estimate(changes, per, functions, error);
     let executions = Executions::of_both(sides);
     let all_executions = executions.map(|of| vec![of.counts.all().calls as f64]);
     let all_executions = Per::counted(WorkUnit::Execution, all_executions);
-    let each_factor = common_factor::estimate(changes, &all_executions, functions);
+    let each_factor = common_factor::estimate(changes, &all_executions, functions, error);
 
     let mut statements: BTreeMap<u64, Both> = BTreeMap::new();
     let mut slices: BTreeMap<u64, BySlice> = BTreeMap::new();

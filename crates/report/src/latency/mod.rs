@@ -19,7 +19,7 @@ use crate::report::{ReportError, load};
 use crate::scan::Period;
 pub use heat_map::{HeatMap, HeatMapCell, heat_map};
 use key::LatencyKey;
-pub(crate) use scan::scan;
+pub(crate) use scan::{is_event, scan};
 
 /// The known kinds, in the order of reports; others follow by name.
 const KINDS: [&str; 17] = [

@@ -13,6 +13,11 @@ use crate::group::{NOT_KNOWN, known_query_id};
 use crate::load::Source;
 use crate::scan::{Scan, finish};
 
+/// False for what the time of commands went to: see `crate::commands`.
+pub(crate) fn is_event(row: &LatencyRow) -> bool {
+    *row.kind != *kind::COMMAND_WHOLE && *row.kind != *kind::COMMAND_PART
+}
+
 /// Passes on every latency row of events, its session if it has one, and whether period, session and statement match the filter.
 pub(crate) fn scan(
     source: &Source,
@@ -23,8 +28,7 @@ pub(crate) fn scan(
     let mut seconds: Option<(i64, i64)> = None;
     let mut statements: BTreeMap<u64, u128> = BTreeMap::new();
     let mut problems: Vec<Problem> = source.latency(|row| {
-        // What the time of commands went to: not events, see `crate::commands`.
-        if *row.kind == *kind::COMMAND_WHOLE || *row.kind == *kind::COMMAND_PART {
+        if !is_event(row) {
             return;
         }
         let (first, last) = seconds.unwrap_or((row.time, row.time));

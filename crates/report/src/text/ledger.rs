@@ -75,7 +75,7 @@ fn db_time(report: &Report, amounts: Amounts, page: &mut Page) {
 
 /// What the words in the table mean.
 fn words(report: &Report, shown: &Sums, page: &mut Page) {
-    legend(shown, page);
+    legend(report, shown, page);
     let is_by_wait = report.ledger.by.contains(&Dimension::Wait);
     if report.database_view.run_queue_inside_idle_waits_ns > 0 && is_by_wait {
         page.paragraph(
@@ -86,9 +86,12 @@ fn words(report: &Report, shown: &Sums, page: &mut Page) {
 }
 
 /// What the columns mean.
-fn legend(total: &Sums, page: &mut Page) {
+fn legend(report: &Report, total: &Sums, page: &mut Page) {
     if !total.knows_states() {
-        page.paragraph("The source does not say what the operating system did meanwhile.");
+        page.paragraph(match report.meta.files.is_empty() {
+            true => "In which state the sessions were meanwhile is not known: no sample fell into this time.",
+            false => "The source does not say what the operating system did meanwhile.",
+        });
         return;
     }
     let mut legend =

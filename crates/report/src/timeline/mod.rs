@@ -218,9 +218,13 @@ pub fn timeline(source: &Source, options: &TimelineOptions) -> Result<Timeline, 
     if let Reach::Told(times) = &reach {
         times.see(&mut recorded);
     }
+    // The host is counted in every second, whether there are sessions or not: a server may be down.
+    let counts_each_second = meta.files.is_empty();
     source.counters(|row| {
         if row.name == counter::ELAPSED_NS {
             recorded.see(row.time, row.value.max(0).unsigned_abs().into());
+        } else if counts_each_second {
+            recorded.see(row.time, 0);
         }
     });
     let period = whole.period.cut(&options.filter);
@@ -248,7 +252,7 @@ pub fn timeline(source: &Source, options: &TimelineOptions) -> Result<Timeline, 
     scan.check(&options.filter)?;
     let (sums, before_ns) = placement.finish();
     let gaps = match knows_gaps {
-        true => recorded.gaps(&buckets, period),
+        true => recorded.gaps(&buckets, period, &meta.gaps),
         false => Vec::new(),
     };
     let (alike, more_problems) = alike_by(

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use dbtime_model::recording::Gap;
+
 use super::buckets::Buckets;
 use crate::filter::SECOND_US;
 use crate::scan::Period;
@@ -26,8 +28,8 @@ impl RecordedSeconds {
         longest(&mut self.placed, time_us, ns);
     }
 
-    /// The gaps between them, of at least a second.
-    pub(super) fn gaps(&self, buckets: &Buckets, period: Period) -> Vec<Period> {
+    /// The gaps between them, of at least a second, and those that are `known`, in order.
+    pub(super) fn gaps(&self, buckets: &Buckets, period: Period, known: &[Gap]) -> Vec<Period> {
         let (begin, end) = (i128::from(period.from_us), i128::from(period.to_us));
         let seen = self
             .seen
@@ -43,21 +45,43 @@ impl RecordedSeconds {
             .filter(|(from, to)| from < to)
             .collect();
         recorded.sort_unstable();
-        let mut gaps = Vec::new();
+        let mut gaps: Vec<Period> = known
+            .iter()
+            .map(|gap| (gap.from_us.max(period.from_us), gap.to_us.min(period.to_us)))
+            .filter(|(from, to)| from < to)
+            .map(between)
+            .collect();
         let mut until = begin;
         for (from, to) in recorded.into_iter().chain([(end, end)]) {
             if from - until >= SECOND_US.into() {
                 let us = |moment: i128| i64::try_from(moment).unwrap_or(i64::MAX);
-                gaps.push(Period {
-                    from_us: us(until),
-                    to_us: us(from),
-                    ..Period::default()
-                });
+                gaps.push(between((us(until), us(from))));
             }
             until = until.max(to);
         }
-        gaps
+        united(gaps)
     }
+}
+
+fn between((from_us, to_us): (i64, i64)) -> Period {
+    Period {
+        from_us,
+        to_us,
+        ..Period::default()
+    }
+}
+
+/// In order, without overlaps.
+fn united(mut gaps: Vec<Period>) -> Vec<Period> {
+    gaps.sort_unstable_by_key(|gap| gap.from_us);
+    let mut united: Vec<Period> = Vec::with_capacity(gaps.len());
+    for gap in gaps {
+        match united.last_mut().filter(|last| gap.from_us <= last.to_us) {
+            Some(last) => last.to_us = last.to_us.max(gap.to_us),
+            None => united.push(gap),
+        }
+    }
+    united
 }
 
 fn longest(of: &mut BTreeMap<i64, u128>, time_us: i64, ns: u128) {
@@ -104,7 +128,7 @@ mod tests {
             recorded.see(second * SECOND, *ns);
         }
         let buckets = Buckets::new(whole, BucketWidth::Seconds(5), 1).expect("they are few");
-        recorded.gaps(&buckets, whole)
+        recorded.gaps(&buckets, whole, &[])
     }
 
     #[test]
@@ -120,6 +144,23 @@ mod tests {
         assert_eq!(gaps(&[], whole), [whole]);
         // What was before and after the chosen part is not part of it.
         assert_eq!(gaps(&rows, period(8, 11)), [period(8, 11)]);
+    }
+
+    #[test]
+    fn of_a_second_that_was_recorded_in_part_the_rest_is_a_gap() {
+        let mut recorded = RecordedSeconds::default();
+        for second in [0, 1, 8, 9] {
+            recorded.see(second * SECOND, 0);
+        }
+        let whole = period(0, 10);
+        let buckets = Buckets::new(whole, BucketWidth::Seconds(5), 1).expect("they are few");
+        let known =
+            [(1_300_000, 8_600_000), (9_900_000, 20_000_000)].map(|(from_us, to_us)| Gap { from_us, to_us });
+        let found = recorded.gaps(&buckets, whole, &known);
+        assert_eq!(
+            found,
+            [(1_300_000, 8_600_000), (9_900_000, 10_000_000)].map(between)
+        );
     }
 
     #[test]

@@ -141,10 +141,8 @@ impl Layout {
 /// Draws a screen.
 pub fn draw(screen: &Screen<'_>, area: Rect, buffer: &mut Buffer) {
     let Some(layout) = Layout::of(area) else {
-        let text = format!(
-            "dbtime top needs a terminal of {} x {} at least",
-            LEAST.0, LEAST.1
-        );
+        // What matters first: the terminal may be narrow.
+        let text = format!("{} x {} at least, for dbtime top", LEAST.0, LEAST.1);
         if let Some(first) = line(area, 0) {
             write(buffer, (first.x, first.y), &text, first.width, Style::new());
         }

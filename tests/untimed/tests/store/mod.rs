@@ -242,6 +242,22 @@ fn gaps_and_overlaps_of_what_is_taken_as_one_are_said() {
     let part = notes(&["--from", &at(0), "--to", &at(4)]);
     assert!(part.contains(&gap) && !part.contains("overlap"), "{part}");
     assert_eq!(notes(&["--from", &at(0), "--to", &at(2)]), "[]");
+
+    // What was not recorded is not elapsed time: of the five hours, four were.
+    for (arguments, hours) in [
+        (vec![], 4),
+        (vec!["--from", &at(1), "--to", &at(4)], 2),
+        (vec!["--to", &at(2)], 2),
+    ] {
+        let report = as_json(&[&["report", plain(&store)], &*arguments].concat());
+        assert_eq!(
+            report["elapsed_ns"],
+            hours * HOUR_S * 1_000_000_000,
+            "{arguments:?}"
+        );
+    }
+    let said = dbtime(&["report", plain(&store)]).expect_code(0).stdout;
+    assert!(said.contains("14400.000 s within 18000.000 s"), "{said}");
 }
 
 #[test]

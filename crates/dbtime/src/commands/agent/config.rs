@@ -1,13 +1,13 @@
 //! The configuration: a TOML file, accepted as a whole or rejected with the line that is wrong.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::ops::RangeInclusive;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use dbtime_collect::{RATES_HZ, wait_classes};
 use dbtime_model::choice::did_you_mean;
 use dbtime_store::{Address, check_host};
@@ -175,7 +175,13 @@ impl Config {
     /// It cannot be read or understood, or others can write it.
     pub(super) fn read(path: &Path) -> anyhow::Result<Config> {
         let name = || path.display().to_string();
-        let file = File::open(path).with_context(name)?;
+        let file = File::open(path).map_err(|e| match e.kind() {
+            ErrorKind::NotFound => anyhow!(
+                "{}: no such file: name the configuration with --config (docs/agent.md)",
+                name()
+            ),
+            _ => anyhow!("{}: {e}", name()),
+        })?;
         let metadata = file.metadata().with_context(name)?;
         let own = rustix::process::geteuid().as_raw();
         if !metadata.is_file() {

@@ -73,6 +73,9 @@ impl Waiters {
                 ))
                 .into());
             }
+            if meta.gaps_us(from, to) == to.abs_diff(from) {
+                return Err(Usage(format!("--at {at}: nothing was recorded at that moment")).into());
+            }
             (filter.from_us, filter.to_us) = (Some(from), Some(to));
         }
         Ok(CauseOptions {

@@ -457,7 +457,8 @@ impl Controls {
                 self.typed = Some(
                     self.filters
                         .last()
-                        .map_or_else(String::new, |typed| typed.text.clone()),
+                        // More is added to it.
+                        .map_or_else(String::new, |typed| format!("{} ", typed.text)),
                 );
             }
             Action::Freeze => self.freeze(!self.is_running),
