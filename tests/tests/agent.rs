@@ -234,6 +234,9 @@ fn all_that_two_servers_did_comes_into_the_store_whoever_is_killed() {
     dbtime(&["agent", "--config", config.to_str().expect("a plain path")])
         .expect_code(1)
         .expect_stderr(&["in use by another dbtime agent"]);
+    wait_until("what was put is removed from the spool", || {
+        recordings(&spool).len() == clusters.len()
+    });
     agent.stop();
 
     // What was in the spool is in the store, and what the last agent recorded is in the spool.

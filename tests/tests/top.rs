@@ -691,7 +691,7 @@ fn a_screen_that_changes_its_size_is_drawn_anew() {
     screen.wait_for("all of it", SOON, |text| text.contains("2025-06-15 15:07:00 UTC"));
     screen.resize(30, 5);
     screen.wait_for("why nothing is drawn", SOON, |text| {
-        text.contains("dbtime top needs")
+        text.contains("60 x 16 at least")
     });
     screen.resize(SMALL.0, SMALL.1);
     screen.wait_for("all of it", SOON, |text| text.contains("Lock:transactionid"));

@@ -31,7 +31,7 @@ pub use resolution::{OneWindow, Windows};
 pub use rows::{
     ActivityRow, BindSet, BoundExecution, BoundValue, Caller, CauseKind, CauseLink, CauseRow, CommentRow,
     CounterRow, Fidelity, HeldLockRow, LatencyRow, LockRow, PlanStep, Rows, SessionRow, SpanRow, StackRow,
-    StatementRow, SwitchRow, Table, Timed, comment, counter, span,
+    StatementRow, SwitchRow, Table, Timed, Whose, comment, counter, span,
 };
 pub use session::{BackendType, Session, SessionId};
 pub use session_state::SessionState;

@@ -798,6 +798,12 @@ pub struct SessionRow {
     /// See [`Session::application`]. Since 1.5.
     #[serde(default)]
     pub application: String,
+    /// See [`Session::host`]. Not in the file: each recording is of one.
+    #[serde(skip)]
+    pub host: String,
+    /// See [`Session::server`]. Not in the file either.
+    #[serde(skip)]
+    pub server: String,
 }
 
 impl From<Session> for SessionRow {
@@ -818,6 +824,8 @@ impl From<Session> for SessionRow {
             action: session.action,
             client_id: session.client_id,
             sid: session.sid,
+            host: session.host,
+            server: session.server,
         }
     }
 }
@@ -840,6 +848,8 @@ impl From<SessionRow> for Session {
             action: row.action,
             client_id: row.client_id,
             sid: row.sid,
+            host: row.host,
+            server: row.server,
         }
     }
 }
@@ -1199,6 +1209,23 @@ impl Rows {
     }
 }
 
+/// The recording that a row belongs to, where several are read as one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Whose {
+    /// No other has this number.
+    pub number: u64,
+    /// See [`Session::host`].
+    pub host: String,
+    /// See [`Session::server`].
+    pub server: String,
+}
+
+impl Whose {
+    fn session(&self, id: SessionId) -> SessionId {
+        id.of_recording(self.number)
+    }
+}
+
 /// A row type that has a table.
 pub trait Table: Serialize + DeserializeOwned + Send {
     /// Folder of the table inside a recording.
@@ -1207,8 +1234,8 @@ pub trait Table: Serialize + DeserializeOwned + Send {
     /// Columns that hold moments (stored as UTC timestamps).
     const MOMENTS: &'static [&'static str] = &[];
 
-    /// Gives the sessions in it other identities.
-    fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId);
+    /// It is read as part of several recordings: sessions get identities that no other recording has.
+    fn come_from(&mut self, whose: &Whose);
 }
 
 /// A row of a session that belongs to a second.
@@ -1252,8 +1279,8 @@ impl Table for ActivityRow {
     const NAME: &'static str = "activity";
     const MOMENTS: &'static [&'static str] = &["time"];
 
-    fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
-        self.session = other(self.session);
+    fn come_from(&mut self, whose: &Whose) {
+        self.session = whose.session(self.session);
     }
 }
 
@@ -1261,8 +1288,8 @@ impl Table for LatencyRow {
     const NAME: &'static str = "latency";
     const MOMENTS: &'static [&'static str] = &["time"];
 
-    fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
-        self.session = other(self.session);
+    fn come_from(&mut self, whose: &Whose) {
+        self.session = whose.session(self.session);
     }
 }
 
@@ -1270,10 +1297,10 @@ impl Table for CauseRow {
     const NAME: &'static str = "causes";
     const MOMENTS: &'static [&'static str] = &["time"];
 
-    fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
-        self.session = other(self.session);
+    fn come_from(&mut self, whose: &Whose) {
+        self.session = whose.session(self.session);
         for link in &mut self.chain {
-            link.session = other(link.session);
+            link.session = whose.session(link.session);
         }
     }
 }
@@ -1282,8 +1309,8 @@ impl Table for HeldLockRow {
     const NAME: &'static str = "held_locks";
     const MOMENTS: &'static [&'static str] = &["time"];
 
-    fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
-        self.session = other(self.session);
+    fn come_from(&mut self, whose: &Whose) {
+        self.session = whose.session(self.session);
     }
 }
 
@@ -1291,8 +1318,8 @@ impl Table for LockRow {
     const NAME: &'static str = "locks";
     const MOMENTS: &'static [&'static str] = &["time"];
 
-    fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
-        self.session = other(self.session);
+    fn come_from(&mut self, whose: &Whose) {
+        self.session = whose.session(self.session);
     }
 }
 
@@ -1300,8 +1327,8 @@ impl Table for CounterRow {
     const NAME: &'static str = "counters";
     const MOMENTS: &'static [&'static str] = &["time"];
 
-    fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
-        self.session = other(self.session);
+    fn come_from(&mut self, whose: &Whose) {
+        self.session = whose.session(self.session);
     }
 }
 
@@ -1309,41 +1336,43 @@ impl Table for SessionRow {
     const NAME: &'static str = "sessions";
     const MOMENTS: &'static [&'static str] = &["started"];
 
-    fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
-        self.id = other(self.id);
+    fn come_from(&mut self, whose: &Whose) {
+        self.id = whose.session(self.id);
+        self.host.clone_from(&whose.host);
+        self.server.clone_from(&whose.server);
     }
 }
 
 impl Table for StackRow {
     const NAME: &'static str = "stacks";
 
-    fn renumber_sessions(&mut self, _: &mut dyn FnMut(SessionId) -> SessionId) {}
+    fn come_from(&mut self, _: &Whose) {}
 }
 
 impl Table for StatementRow {
     const NAME: &'static str = "statements";
 
-    fn renumber_sessions(&mut self, _: &mut dyn FnMut(SessionId) -> SessionId) {}
+    fn come_from(&mut self, _: &Whose) {}
 }
 
 impl Table for CommentRow {
     const NAME: &'static str = "comments";
 
-    fn renumber_sessions(&mut self, _: &mut dyn FnMut(SessionId) -> SessionId) {}
+    fn come_from(&mut self, _: &Whose) {}
 }
 
 impl Table for SpanRow {
     const NAME: &'static str = "spans";
 
-    fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
-        self.session = other(self.session);
+    fn come_from(&mut self, whose: &Whose) {
+        self.session = whose.session(self.session);
     }
 }
 
 impl Table for SwitchRow {
     const NAME: &'static str = "switches";
 
-    fn renumber_sessions(&mut self, other: &mut dyn FnMut(SessionId) -> SessionId) {
-        self.session = other(self.session);
+    fn come_from(&mut self, whose: &Whose) {
+        self.session = whose.session(self.session);
     }
 }

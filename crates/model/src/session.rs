@@ -100,4 +100,8 @@ pub struct Session {
     pub client_id: String,
     /// Its number in the database (Oracle: `sid.serial#`); empty when not known.
     pub sid: String,
+    /// Name of the host that it runs on; empty when not known.
+    pub host: String,
+    /// Data directory of its server; empty when not known.
+    pub server: String,
 }

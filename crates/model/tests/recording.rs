@@ -118,6 +118,9 @@ prop_compose! {
                 client_id: text.clone(),
                 sid: text.clone(),
                 application: text.clone(),
+                // Not in the file.
+                host: String::new(),
+                server: String::new(),
             }).collect(),
             latency: numbers.iter().map(|&(n, _)| LatencyRow {
                 time: 5,

@@ -71,6 +71,10 @@ pub enum Dimension {
     Routine,
     /// `routine_line`: the same with the line that it was at.
     RoutineLine,
+    /// `host`: host that the session runs on: of several recordings of a store.
+    Host,
+    /// `server`: data directory of its server.
+    Server,
     /// `second`: second of the recording, UTC; for an event, the one in which it ended.
     Second,
     /// `name` (or `wait`): wait event, system call, block operation.
@@ -93,7 +97,7 @@ pub enum Dimension {
 
 impl Dimension {
     /// Dimensions of time, in the order of the documentation.
-    pub const OF_TIME: [Dimension; 29] = [
+    pub const OF_TIME: [Dimension; 31] = [
         Dimension::Session,
         Dimension::User,
         Dimension::Database,
@@ -122,11 +126,13 @@ impl Dimension {
         Dimension::CommentApplication,
         Dimension::Routine,
         Dimension::RoutineLine,
+        Dimension::Host,
+        Dimension::Server,
         Dimension::Second,
     ];
 
     /// Dimensions of latencies, in the order of the documentation.
-    pub const OF_LATENCIES: [Dimension; 25] = [
+    pub const OF_LATENCIES: [Dimension; 27] = [
         Dimension::Name,
         Dimension::Kind,
         Dimension::Device,
@@ -152,6 +158,8 @@ impl Dimension {
         Dimension::Action,
         Dimension::ClientId,
         Dimension::Sid,
+        Dimension::Host,
+        Dimension::Server,
     ];
 
     /// Parses the name of a dimension of time.
@@ -199,6 +207,8 @@ impl Dimension {
             Dimension::Action => &session.action,
             Dimension::ClientId => &session.client_id,
             Dimension::Sid => &session.sid,
+            Dimension::Host => &session.host,
+            Dimension::Server => &session.server,
             _ => return None,
         })
     }
@@ -277,6 +287,8 @@ impl Dimension {
             Dimension::CommentApplication => "comment_application",
             Dimension::Routine => "routine",
             Dimension::RoutineLine => "routine_line",
+            Dimension::Host => "host",
+            Dimension::Server => "server",
             Dimension::Second => "second",
             Dimension::Name => "name",
             Dimension::Kind => "kind",

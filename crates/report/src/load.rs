@@ -250,7 +250,16 @@ impl Source {
             Backing::Memory { described, .. } => described.clone(),
             Backing::Recording(_) => Dimensions::default(),
         };
-        let mut problems = self.read(|rows| &rows.sessions, &mut |row| all.learn_session(row));
+        let meta = self.meta();
+        let mut problems = self.read(|rows| &rows.sessions, &mut |row: &SessionRow| {
+            let mut row = row.clone();
+            // Of a single recording: several have told their sessions apart.
+            if row.host.is_empty() && row.server.is_empty() {
+                row.host.clone_from(&meta.host.name);
+                row.server.clone_from(&meta.database.data_directory);
+            }
+            all.learn_session(&row);
+        });
         problems.extend(self.read(|rows| &rows.stacks, &mut |row| all.learn_stack(row)));
         problems.extend(self.read(|rows| &rows.statements, &mut |row| all.learn_statement(row)));
         problems.extend(self.read(|rows| &rows.comments, &mut |row| all.learn_comment(row)));

@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use dbtime_model::recording::TableEncoder;
-use dbtime_model::{SessionId, Table};
+use dbtime_model::{Table, Whose};
 use serde::{Deserialize, Serialize};
 
 use crate::layout::ENTRIES;
@@ -45,7 +45,7 @@ impl Table for EntryRow {
     const NAME: &'static str = ENTRIES;
     const MOMENTS: &'static [&'static str] = &["start", "end"];
 
-    fn renumber_sessions(&mut self, _: &mut dyn FnMut(SessionId) -> SessionId) {}
+    fn come_from(&mut self, _: &Whose) {}
 }
 
 impl Manifest {

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
+use dbtime_model::Whose;
 use dbtime_model::recording::{LARGEST_FILE, Meta, TABLES};
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
@@ -118,6 +119,15 @@ impl Manifest {
 
     pub(crate) fn rank(&self) -> Rank {
         rank(&self.meta, self.damaged.len(), self.name.version)
+    }
+
+    /// What its rows are marked with if it is read together with others.
+    pub(crate) fn whose(&self) -> Whose {
+        Whose {
+            number: self.name.identity,
+            host: self.name.host.name().to_string(),
+            server: self.meta.database.data_directory.clone(),
+        }
     }
 
     pub(crate) fn path_of(&self, file: &StoredFile) -> String {

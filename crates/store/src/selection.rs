@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
+use dbtime_model::Whose;
 use dbtime_model::recording::{BytesRead, Files, LARGEST_FILE, Meta, Recording, RecordingError, TableFile};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -102,6 +103,7 @@ impl Store {
         meta.segments.merged = Vec::new();
         meta.segments.rows = Manifest::rows_by_table(chosen.iter().map(|(file, _)| *file));
         let mut by_name = HashMap::new();
+        let mut whose: HashMap<u64, Arc<Whose>> = HashMap::new();
         let files = chosen.iter().map(|(file, manifest)| {
             let path = manifest.path_of(file);
             let expected = Expected {
@@ -114,7 +116,11 @@ impl Store {
                 table: file.table,
                 path: self.objects().where_is(&path).into(),
                 name: path.into(),
-                whose: are_several.then_some(manifest.name.identity),
+                whose: are_several.then(|| {
+                    let number = manifest.name.identity;
+                    let of_files = whose.entry(number).or_insert_with(|| Arc::new(manifest.whose()));
+                    Arc::clone(of_files)
+                }),
             }
         });
         let files = files.collect();

@@ -156,7 +156,7 @@ impl NotedCalls {
             format!("statement: query={}{kind} text={text}", row.id.cast_signed())
         });
         let calls = self.calls.iter().map(|call| {
-            let query = match call.statement {
+            let query = match self.statements.parsed(call.statement) {
                 0 => String::new(),
                 id => format!(" query={}", id.cast_signed()),
             };

@@ -33,7 +33,7 @@ use elf_names::AtPlace;
 use functions::Functions;
 use jit::CompiledCode;
 use maps::Mapping;
-use module::{KernelModules, Modules};
+use module::{KernelCode, KernelModules, Modules};
 use reader::Reader;
 use room::Room;
 use routines::{RoutineNames, with_routines};
@@ -97,6 +97,8 @@ struct Space {
 
 /// Module of code that was compiled at run time.
 const COMPILED: &str = "[jit]";
+/// Names what the kernel makes at run time: BPF programs, those of this recorder among them, and trampolines.
+const MADE_AT_RUN_TIME: &str = "bpf_prog_or_trampoline";
 /// What an inlined function's name ends in, as in the field's other tools.
 const INLINED: &str = "_[i]";
 
@@ -185,7 +187,7 @@ impl Symbolizer {
     /// Reads the large symbol tables now: the kernel's and those of the parent's executable and C library. All others are read by a thread
     /// of their own from then on, while their stacks wait. Returns what cannot be named, and why.
     pub(crate) fn warm_up(&mut self) -> Vec<String> {
-        self.kernel_frame(u64::MAX);
+        self.kernel_frame(0);
         let maps = self
             .spaces
             .get(&self.parent)
@@ -681,21 +683,25 @@ impl Symbolizer {
         self.frame_bytes = 0;
     }
 
-    fn kernel_frame(&self, address: u64) -> Frame {
+    fn kernel_frame(&mut self, address: u64) -> Frame {
         let source = Source::Kernel(Kernel {
             // The running kernel's own list: vmlinux files may be another kernel's.
             vmlinux: MaybeDefault::None,
             debug_syms: false,
             ..Kernel::default()
         });
-        let symbol = match self.blazesym.symbolize_single(&source, Input::AbsAddr(address)) {
+        let symbol = || match self.blazesym.symbolize_single(&source, Input::AbsAddr(address)) {
             Ok(Symbolized::Sym(sym)) => sym.name.into_owned(),
             _ => String::new(),
         };
-        let module = self.kernel_modules.name(address).to_string();
+        let (symbol, module) = match self.kernel_modules.at(address, KernelModules::read) {
+            KernelCode::Known(module) => (symbol(), module),
+            KernelCode::NewModule(module) => (String::new(), module),
+            KernelCode::MadeAtRunTime => (MADE_AT_RUN_TIME.to_string(), KernelModules::CORE),
+        };
         Frame {
             symbol,
-            module,
+            module: module.to_string(),
             build_id: String::new(),
             offset: 0,
         }

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use super::debuginfod::Debuginfod;
 use super::elf_names::{AtPlace, Unnamed};
@@ -233,16 +234,39 @@ fn debug_files(id: &str, pid: u32) -> impl Iterator<Item = TargetFile> + use<> {
     })
 }
 
+/// From here on, the kernel has modules and code that it makes at run time: BPF programs, trampolines (Documentation/arch/x86/x86_64/mm.rst;
+/// a kernel without address randomisation begins earlier).
+const MODULES: u64 = 0xffff_ffff_c000_0000;
+/// Modules are looked for again this long after the last time.
+const READ_AGAIN: Duration = Duration::from_secs(1);
+
 /// Address ranges of the loaded kernel modules.
 #[derive(Debug)]
 pub(super) struct KernelModules {
     /// (start, end, name), by start.
     ranges: Vec<(u64, u64, String)>,
+    /// The kernel does not show addresses to this process.
+    hides_addresses: bool,
+    /// Those that have been loaded since.
+    later: Vec<(u64, u64, String)>,
+    read: Instant,
+}
+
+/// What a kernel address belongs to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum KernelCode<'a> {
+    /// The kernel itself, or a module that was loaded when the kernel's symbols were read.
+    Known(&'a str),
+    /// A module that has been loaded since: its functions have no names.
+    NewModule(&'a str),
+    /// Code that was made at run time. It comes and goes: a list of symbols that was read once gives it the name of what was there, or
+    /// before it.
+    MadeAtRunTime,
 }
 
 impl KernelModules {
     /// Name for what belongs to no module.
-    const CORE: &'static str = "[kernel]";
+    pub(super) const CORE: &'static str = "[kernel]";
 
     pub(super) fn read() -> KernelModules {
         KernelModules::parse(&fs::read_to_string("/proc/modules").unwrap_or_default())
@@ -258,27 +282,48 @@ impl KernelModules {
 
     /// `name size uses users state address`; the address is 0 for those who may not see it.
     fn parse(text: &str) -> KernelModules {
-        let mut ranges: Vec<_> = text
+        let all: Vec<_> = text
             .lines()
             .filter_map(|line| {
                 let mut fields = line.split(' ');
                 let name = fields.next()?;
                 let size: u64 = fields.next()?.parse().ok()?;
                 let start = u64::from_str_radix(fields.nth(3)?.strip_prefix("0x")?, 16).ok()?;
-                (start != 0).then(|| (start, start.saturating_add(size), name.to_string()))
+                Some((start, start.saturating_add(size), name.to_string()))
             })
             .collect();
+        let is_shown = |(start, ..): &(u64, u64, String)| *start != 0;
+        let hides_addresses = !all.iter().all(is_shown);
+        let mut ranges: Vec<_> = all.into_iter().filter(is_shown).collect();
         ranges.sort();
-        KernelModules { ranges }
-    }
-
-    pub(super) fn name(&self, address: u64) -> &str {
-        let after = self.ranges.partition_point(|(start, ..)| *start <= address);
-        match self.ranges[..after].last() {
-            Some((_, end, name)) if address < *end => name,
-            _ => KernelModules::CORE,
+        KernelModules {
+            ranges,
+            hides_addresses,
+            later: Vec::new(),
+            read: Instant::now(),
         }
     }
+
+    /// What an address belongs to. `read_again`: the same list, as it is now.
+    pub(super) fn at(&mut self, address: u64, read_again: impl FnOnce() -> KernelModules) -> KernelCode<'_> {
+        if address < MODULES || self.hides_addresses || name_in(&self.ranges, address).is_some() {
+            return KernelCode::Known(name_in(&self.ranges, address).unwrap_or(KernelModules::CORE));
+        }
+        if name_in(&self.later, address).is_none() && self.read.elapsed() >= READ_AGAIN {
+            self.later = read_again().ranges;
+            self.read = Instant::now();
+        }
+        match name_in(&self.later, address) {
+            Some(name) => KernelCode::NewModule(name),
+            None => KernelCode::MadeAtRunTime,
+        }
+    }
+}
+
+fn name_in(ranges: &[(u64, u64, String)], address: u64) -> Option<&str> {
+    let after = ranges.partition_point(|(start, ..)| *start <= address);
+    let (_, end, name) = ranges[..after].last()?;
+    (address < *end).then_some(name)
 }
 
 #[cfg(test)]
@@ -287,19 +332,31 @@ mod tests {
 
     #[test]
     fn an_address_belongs_to_the_module_whose_range_holds_it() {
-        let modules = KernelModules::parse(
-            "xfs 1000 1 - Live 0xffffffffc0200000\next4 4096 2 mbcache,jbd2, Live 0xffffffffc0100000 (E)\nbroken line\n",
-        );
-        assert_eq!(modules.name(0xffff_ffff_c010_0000), "ext4");
-        assert_eq!(modules.name(0xffff_ffff_c010_0fff), "ext4");
-        assert_eq!(modules.name(0xffff_ffff_c010_1000), "[kernel]");
-        assert_eq!(modules.name(0xffff_ffff_c020_03e7), "xfs");
-        assert_eq!(modules.name(0), "[kernel]");
+        let begin = "xfs 1000 1 - Live 0xffffffffc0200000\next4 4096 2 mbcache,jbd2, Live 0xffffffffc0100000 (E)\nbroken line\n";
+        let mut modules = KernelModules::parse(begin);
+        let mut at = |address| match modules.at(address, || panic!("it was just read")) {
+            KernelCode::Known(name) => name.to_string(),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(at(0xffff_ffff_c010_0000), "ext4");
+        assert_eq!(at(0xffff_ffff_c010_0fff), "ext4");
+        assert_eq!(at(0xffff_ffff_c020_03e7), "xfs");
+        assert_eq!(at(0xffff_ffff_8010_1000), "[kernel]");
+        assert_eq!(at(0), "[kernel]");
+        assert_eq!(at(0xffff_ffff_c010_1000), "MadeAtRunTime");
+        // Loaded since.
+        modules.read = modules.read.checked_sub(READ_AGAIN).expect("it runs for longer");
+        let now = format!("{begin}nfs 1000 0 - Live 0xffffffffc0300000\n");
+        let at = modules.at(0xffff_ffff_c030_0001, || KernelModules::parse(&now));
+        assert_eq!(at, KernelCode::NewModule("nfs"));
     }
 
     #[test]
     fn without_the_right_to_see_addresses_all_is_kernel() {
-        let modules = KernelModules::parse("xfs 1000 1 - Live 0x0000000000000000\n");
-        assert_eq!(modules.name(10), "[kernel]");
+        let mut modules = KernelModules::parse("xfs 1000 1 - Live 0x0000000000000000\n");
+        for address in [10, 0xffff_ffff_c030_0001] {
+            let at = modules.at(address, || panic!("it says nothing"));
+            assert_eq!(at, KernelCode::Known("[kernel]"));
+        }
     }
 }

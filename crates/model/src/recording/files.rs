@@ -5,10 +5,12 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::{RecordingError, Segments, merged_name, pages, segment_name, segments_in};
+use crate::Whose;
 use crate::output::Directory;
 
 /// A Parquet file with rows of a table.
@@ -22,7 +24,7 @@ pub struct TableFile {
     pub path: PathBuf,
     /// Sessions of different recordings may have the same identity: files with different numbers here have different sessions.
     /// None: they have the identity that is in the file.
-    pub whose: Option<u64>,
+    pub whose: Option<Arc<Whose>>,
 }
 
 /// How many bytes of files were read, and how many there are.

@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::files::InDirectory;
 use super::segment::Columns;
 use super::{BytesRead, Files, META_FILE, Meta, RecordingError, SCHEMA_VERSION, TableFile, segment};
+use crate::Table;
 use crate::output::Directory;
-use crate::{SessionId, Table};
 
 /// A part of the recording that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,11 +107,10 @@ fn read_file<T: Table>(
     take: &mut dyn FnMut(Vec<T>),
 ) -> Result<(), RecordingError> {
     let bytes = from.read(file).map_err(|e| RecordingError::io(&file.path, e))?;
-    match file.whose {
+    match &file.whose {
         None => segment::read(&file.path, bytes, columns, take),
         Some(whose) => segment::read(&file.path, bytes, columns, &mut |mut rows| {
-            let mut other = |id: SessionId| id.of_recording(whose);
-            rows.iter_mut().for_each(|row| row.renumber_sessions(&mut other));
+            rows.iter_mut().for_each(|row| row.come_from(whose));
             take(rows);
         }),
     }

@@ -26,7 +26,8 @@ pub(super) fn table(answers: &Answers, rate: Rate, order: usize) -> Table {
     };
     let columns = vec![
         Column::new("event", Setting::Text(20), 0),
-        Column::new("AAS", Setting::Number, 2),
+        // Not average active sessions: idle waits are events, too.
+        Column::new("at once", Setting::Number, 2),
         Column::new("per s", Setting::Number, 0),
         Column::new("mean us", Setting::Number, 3),
         Column::new("p50 us", Setting::Number, 0),

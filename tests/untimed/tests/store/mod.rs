@@ -10,6 +10,7 @@ mod unreliable;
 
 use std::fs;
 use std::path::Path;
+use std::slice;
 
 use dbtime_tests::dbtime;
 use serde_json::Value;
@@ -258,6 +259,39 @@ fn gaps_and_overlaps_of_what_is_taken_as_one_are_said() {
     }
     let said = dbtime(&["report", plain(&store)]).expect_code(0).stdout;
     assert!(said.contains("14400.000 s within 18000.000 s"), "{said}");
+}
+
+#[test]
+fn time_can_be_grouped_and_chosen_by_host() {
+    let home = scratch();
+    let made = Made::two_hosts(&home);
+    let store = made.put(&home);
+    let by_host = |arguments: &[&str]| -> Vec<(String, u64)> {
+        let report = as_json(&[arguments, &["--by", "host"]].concat());
+        let rows = report["ledger"].as_array().expect("rows").iter();
+        let mut hosts: Vec<(String, u64)> = rows
+            .filter(|row| row["section"] == "db_time")
+            .map(|row| {
+                let host = row["group"]["host"].as_str().expect("a name").to_string();
+                (host, row["total_ns"].as_u64().expect("a number"))
+            })
+            .collect();
+        hosts.sort();
+        hosts
+    };
+    let of_all = by_host(&["report", plain(&store)]);
+    assert_eq!(of_all.len(), 2, "{of_all:?}");
+    for (row, (host, recording)) in of_all.iter().zip(made.recordings()) {
+        let alone = as_json(&["report", plain(&store), "--host", host]);
+        let expected = (host.to_string(), alone["db_time_ns"].as_u64().expect("a number"));
+        assert_eq!(*row, expected);
+        assert_eq!(by_host(&["report", plain(recording)]), slice::from_ref(row));
+        let chosen = format!("host={host}");
+        assert_eq!(
+            by_host(&["report", plain(&store), "--where", &chosen]),
+            slice::from_ref(row)
+        );
+    }
 }
 
 #[test]
