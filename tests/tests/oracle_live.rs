@@ -623,6 +623,12 @@ fn more_statements_than_there_is_room_for_stay_exact() {
     for tier in ["--exact=switch", "--exact=calls"] {
         let (truth, recorded) = record(&mut stand_in, &map, &[tier]);
         let session = recorded.session(stand_in.pids()[0]);
+        say(&format!(
+            "{tier}: {} ns of rows on a CPU, {} by the kernel, {:.3} s stolen by the hypervisor",
+            session.cpu_ns(),
+            session.counter("on_cpu_ns"),
+            recorded.stolen
+        ));
         assert_conserved(&session);
         let statements: std::collections::BTreeSet<u64> =
             session.activity.iter().map(|row| row.statement).collect();
