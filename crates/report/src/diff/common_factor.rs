@@ -9,7 +9,7 @@
 //! is none. Its standard error is its spread over resamples, like that of a difference ([`super::noise`]).
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::Per;
 use super::changes::{Atom, Changes};
@@ -34,13 +34,9 @@ pub(crate) fn is_at_limit(factor: f64) -> bool {
 
 /// The factor; 1 if it is not larger than its noise, or that is not known. `error`: see [`error`].
 pub(super) fn estimate(changes: &Changes, per: &Per, functions: &Functions, error: Option<f64>) -> f64 {
-    let mut own: HashMap<FunctionId, [f64; 2]> = HashMap::new();
-    for (leaf, atom) in on_cpu(changes, functions) {
-        let own = own.entry(leaf).or_default();
-        own[0] += atom.values[0] as f64;
-        own[1] += atom.values[1] as f64;
-    }
-    let factor = median(own.into_values().map(|values| of_each(values, per.work)));
+    let own = own_times(changes, functions);
+    let values = own.into_iter().map(|(_, values)| values.map(|ns| ns as f64));
+    let factor = median(values.map(|values| of_each(values, per.work)));
     match error {
         Some(error) if factor.ln().abs() > error => factor,
         _ => 1.0,
@@ -49,21 +45,20 @@ pub(super) fn estimate(changes: &Changes, per: &Per, functions: &Functions, erro
 
 /// How large the logarithm of the factor may be by chance, before the slices have been dropped; none if there are too few.
 pub(super) fn error(changes: &Changes, per: &Per, functions: &Functions) -> Option<f64> {
-    let mut own: HashMap<FunctionId, [Vec<f64>; 2]> = HashMap::new();
+    let mut largest = own_times(changes, functions);
+    largest.sort_by_key(|(_, values)| Reverse(values[0] + values[1]));
+    largest.truncate(MOST_RESAMPLED);
+    let none = per.slices.each_ref().map(|slices| vec![0.0; slices.len()]);
+    let mut own: BTreeMap<FunctionId, [Vec<f64>; 2]> =
+        largest.into_iter().map(|(id, _)| (id, none.clone())).collect();
     for (leaf, atom) in on_cpu(changes, functions) {
-        let own = own
-            .entry(leaf)
-            .or_insert_with(|| per.slices.each_ref().map(|slices| vec![0.0; slices.len()]));
+        let Some(own) = own.get_mut(&leaf) else { continue };
         for (own, slices) in own.iter_mut().zip(&atom.slices) {
             for (slice, value) in slices {
                 own[usize::from(*slice)] += value;
             }
         }
     }
-    let mut own: Vec<[Vec<f64>; 2]> = own.into_values().collect();
-    let time = |own: &[Vec<f64>; 2]| own.iter().flatten().sum::<f64>() as u128;
-    own.sort_by_cached_key(|own| Reverse(time(own)));
-    own.truncate(MOST_RESAMPLED);
     let resamples = Resamples::of(per.slices.each_ref().map(Vec::len))?;
     let factors: Vec<f64> = resamples
         .draw()
@@ -73,12 +68,26 @@ pub(super) fn error(changes: &Changes, per: &Per, functions: &Functions) -> Opti
                 [0, 1].map(|side| drawn[side].iter().map(|slice| of[side][*slice]).sum::<f64>())
             };
             let work = sums(&per.slices);
-            median(own.iter().map(|own| of_each(sums(own), work))).ln()
+            median(own.values().map(|own| of_each(sums(own), work))).ln()
         })
         .collect();
     let mean = factors.iter().sum::<f64>() / factors.len() as f64;
     let square = factors.iter().map(|factor| (factor - mean).powi(2)).sum::<f64>() / factors.len() as f64;
     Some(square.sqrt() * resamples.widened() * resamples.students(noise::NORMAL))
+}
+
+/// Own time on a CPU of every function with a name. There may be millions.
+fn own_times(changes: &Changes, functions: &Functions) -> Vec<(FunctionId, [u128; 2])> {
+    let mut own: HashMap<FunctionId, [u128; 2]> = HashMap::new();
+    for (leaf, atom) in on_cpu(changes, functions) {
+        let own = own.entry(leaf).or_default();
+        own[0] += atom.values[0];
+        own[1] += atom.values[1];
+    }
+    let mut own: Vec<(FunctionId, [u128; 2])> = own.into_iter().collect();
+    // Sums of floating-point numbers depend on their order.
+    own.sort_unstable_by_key(|(id, _)| *id);
+    own
 }
 
 /// Stacks on a CPU in functions with a name, with the function.
