@@ -90,29 +90,17 @@ pub(crate) fn combined(manifests: &[Manifest], choice: &Choice) -> Result<Meta, 
         true => CoveredPeriod::of_several(metas.iter().map(|meta| meta.periods.clone())),
         false => Vec::new(),
     };
-    all.gaps = gaps(metas);
+    let gaps = seams::gaps(manifests.iter().map(seams::period), 0);
+    all.gaps = gaps
+        .into_iter()
+        .map(|(from_us, to_us)| Gap { from_us, to_us })
+        .collect();
     all.notes = metas.iter().flat_map(|meta| meta.notes.clone()).collect();
     let [empty, twice] = seams::notes(manifests, choice);
     all.counted_twice = twice.iter().map(|note| note.text.clone()).collect();
     all.notes.extend(empty.into_iter().chain(twice));
     all.notes.sort_by_key(|note| note.time_us);
     Ok(all)
-}
-
-/// Time that none of the recordings covers, which are sorted by start.
-fn gaps(metas: &[Meta]) -> Vec<Gap> {
-    let mut gaps = Vec::new();
-    let mut covered_us = metas[0].start_us;
-    for meta in metas {
-        if meta.start_us > covered_us {
-            gaps.push(Gap {
-                from_us: covered_us,
-                to_us: meta.start_us,
-            });
-        }
-        covered_us = covered_us.max(meta.end_us);
-    }
-    gaps
 }
 
 /// The metadata of a recording, with notes of what could not be read when it was put.

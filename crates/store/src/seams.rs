@@ -17,13 +17,13 @@ const MOST_NOTES: usize = 20;
 /// Start and end, microseconds since the Unix epoch.
 pub(crate) type Period = (i64, i64);
 
-/// Gaps between these periods, which are sorted by start.
-fn gaps(periods: impl Iterator<Item = Period>) -> Vec<Period> {
+/// Gaps of more than `longest_us` between these periods, which are sorted by start.
+pub(crate) fn gaps(periods: impl Iterator<Item = Period>, longest_us: i64) -> Vec<Period> {
     let mut gaps = Vec::new();
     let mut covered: Option<i64> = None;
     for (start, end) in periods {
         if let Some(covered) = covered
-            && start.saturating_sub(covered) > NO_GAP_US
+            && start.saturating_sub(covered) > longest_us
         {
             gaps.push((covered, start));
         }
@@ -92,7 +92,7 @@ pub(crate) fn gaps_by_server<'a>(servers: &[Vec<&'a Manifest>]) -> Vec<(&'a str,
     let mut all: Vec<(&str, Period)> = Vec::new();
     for of_server in servers {
         let directory = of_server[0].meta.database.data_directory.as_str();
-        let gaps = gaps(of_server.iter().map(|recording| period(recording)));
+        let gaps = gaps(of_server.iter().map(|recording| period(recording)), NO_GAP_US);
         all.extend(gaps.into_iter().map(|gap| (directory, gap)));
     }
     all.sort_by_key(|(_, gap)| *gap);
@@ -201,10 +201,13 @@ mod tests {
 
     #[test]
     fn a_gap_is_time_in_which_no_recording_was_made() {
-        assert_eq!(gaps([].into_iter()), []);
+        assert_eq!(gaps([].into_iter(), NO_GAP_US), []);
         let all = [(0, 100), (10, 20), (101, 200), (300, 400)];
         let all = all.map(|(from, to)| (from * SECOND_US, to * SECOND_US));
-        assert_eq!(gaps(all.into_iter()), [(200 * SECOND_US, 300 * SECOND_US)]);
+        assert_eq!(
+            gaps(all.into_iter(), NO_GAP_US),
+            [(200 * SECOND_US, 300 * SECOND_US)]
+        );
     }
 
     #[test]

@@ -45,6 +45,7 @@ pub(super) fn estimate(changes: &Changes, per: &Per, functions: &Functions, erro
 
 /// How large the logarithm of the factor may be by chance, before the slices have been dropped; none if there are too few.
 pub(super) fn error(changes: &Changes, per: &Per, functions: &Functions) -> Option<f64> {
+    let resamples = Resamples::of(per.slices.each_ref().map(Vec::len))?;
     let mut largest = own_times(changes, functions);
     largest.sort_by_key(|(_, values)| Reverse(values[0] + values[1]));
     largest.truncate(MOST_RESAMPLED);
@@ -59,7 +60,6 @@ pub(super) fn error(changes: &Changes, per: &Per, functions: &Functions) -> Opti
             }
         }
     }
-    let resamples = Resamples::of(per.slices.each_ref().map(Vec::len))?;
     let factors: Vec<f64> = resamples
         .draw()
         .take(ENOUGH_RESAMPLES)

@@ -5,6 +5,7 @@ use dbtime_model::recording::{Clock, Unit};
 use super::SIDES;
 use super::noise::FEWEST_SLICES;
 use super::side::Side;
+use crate::dive::has_kernel_trace;
 use crate::latency::WaitUnit;
 use crate::load::Source;
 use crate::number::counted;
@@ -64,7 +65,7 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
             "one side is in {one}, the other in {other}: they have no common unit"
         ));
     }
-    let are_dives = [good, bad].map(|meta| meta.files.iter().any(|file| file.kernel_trace.is_some()));
+    let are_dives = [good, bad].map(has_kernel_trace);
     if are_dives[0] != are_dives[1] {
         let dive = SIDES[usize::from(are_dives[1])];
         refusals.push(format!(

@@ -95,14 +95,7 @@ pub(super) fn recorded_ns(bucket: Period, gaps: &[Period]) -> u128 {
     let first = gaps.partition_point(|gap| gap.to_us <= bucket.from_us);
     let gaps = gaps[first..].iter().take_while(|gap| gap.from_us < bucket.to_us);
     let missing: u128 = gaps
-        .map(|gap| {
-            let both = Period {
-                from_us: gap.from_us.max(bucket.from_us),
-                to_us: gap.to_us.min(bucket.to_us),
-                ..Period::default()
-            };
-            both.elapsed_ns()
-        })
+        .map(|gap| between((gap.from_us.max(bucket.from_us), gap.to_us.min(bucket.to_us))).elapsed_ns())
         .sum();
     bucket.elapsed_ns() - missing
 }

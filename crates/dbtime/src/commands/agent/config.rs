@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use dbtime_collect::{RATES_HZ, wait_classes};
 use dbtime_model::choice::did_you_mean;
 use dbtime_store::{Address, check_host};
@@ -175,13 +175,13 @@ impl Config {
     /// It cannot be read or understood, or others can write it.
     pub(super) fn read(path: &Path) -> anyhow::Result<Config> {
         let name = || path.display().to_string();
-        let file = File::open(path).map_err(|e| match e.kind() {
-            ErrorKind::NotFound => anyhow!(
+        let file = match File::open(path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => bail!(
                 "{}: no such file: name the configuration with --config (docs/agent.md)",
                 name()
             ),
-            _ => anyhow!("{}: {e}", name()),
-        })?;
+            opened => opened.with_context(name)?,
+        };
         let metadata = file.metadata().with_context(name)?;
         let own = rustix::process::geteuid().as_raw();
         if !metadata.is_file() {
