@@ -1,7 +1,7 @@
 //! `--connect`: what pg_stat_statements counts of single statements, against what another session is told before and after.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dbtime::throwaway::{Cluster, Options};
 use dbtime_tests::snapping::growth;
@@ -10,6 +10,7 @@ use serde_json::Value;
 
 /// The server is asked once a second.
 const TOLD_WITHIN: Duration = Duration::from_millis(1_100);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How often the worker's statements are executed.
 const CALLS: u32 = 12;
 
@@ -72,6 +73,21 @@ fn statement(report: &Value, id: &str) -> Value {
     let statements = report["statements"].as_array().expect("statements");
     let found = statements.iter().find(|statement| statement["query"] == id);
     found.unwrap_or_else(|| panic!("{id} in {statements:#?}")).clone()
+}
+
+/// Waits until a recorder has read what is counted now. It reads once a second, less often if an answer takes long; the extension counts
+/// that, too. The first reading that is counted may have begun before.
+fn wait_until_read(witness: &mut Session) {
+    let mut readings = || -> u32 {
+        let calls = "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE query LIKE 'SELECT userid, dbid,%'";
+        witness.ask(calls).parse().expect("a number")
+    };
+    let enough = readings() + 2;
+    let give_up = Instant::now() + PATIENCE;
+    while readings() < enough {
+        assert!(Instant::now() < give_up, "the counts are not read");
+        std::thread::sleep(PATIENCE / 300);
+    }
 }
 
 fn notes(recorded: &Recorded) -> Vec<&str> {
@@ -226,10 +242,10 @@ fn what_is_hidden_reset_and_thrown_out_is_said() {
     witness.run("GRANT pg_read_all_stats TO monitor");
     let recorder = Recorder::server(&cluster, &["--connect=user=monitor"]);
     work(&mut worker);
-    std::thread::sleep(TOLD_WITHIN);
+    wait_until_read(&mut witness);
     witness.run("SELECT pg_stat_statements_reset()");
     work(&mut worker);
-    std::thread::sleep(TOLD_WITHIN);
+    wait_until_read(&mut witness);
     // More statements than there is room for.
     for n in 1..200 {
         worker.run(&format!("SELECT {}", vec!["1"; n].join(", ")));

@@ -74,7 +74,7 @@ pub use ending::Ending;
 pub use error::CollectError;
 pub use host::description as host_description;
 pub use lock_requests::Locks;
-pub use postgres::{Connect, RunningServer, running_servers, wait_classes};
+pub use postgres::{Connect, RunningServer, postmaster_of, running_servers, wait_classes};
 pub use privilege::give_up_all_privileges;
 pub use sched::SwitchCollector;
 pub use scratch::{Scratch, lock_folder, mend_scratch};

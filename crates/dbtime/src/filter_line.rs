@@ -133,7 +133,7 @@ mod tests {
             ("color=red", "NAME=VALUE"),
             ("bob", "unexpected"),
             ("state=asleep", "asleep"),
-            ("session=x", "x"),
+            ("session=x", "must be a pid"),
             ("user='bob", "quote"),
             ("--from 3", "Left"),
             ("--help", "--help"),

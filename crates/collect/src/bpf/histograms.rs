@@ -29,7 +29,8 @@ struct Seen {
     count: u64,
     sum_ns: u64,
     max_ns: u64,
-    buckets: Vec<u32>,
+    /// Those in which there is something, in order: a few dozen of more than two thousand.
+    buckets: Vec<(u16, u32)>,
 }
 
 /// Growth of one histogram.
@@ -104,20 +105,27 @@ impl Histograms {
             if count == seen.count {
                 continue;
             }
-            seen.buckets.resize(BUCKETS, 0);
+            let mut filled = Vec::with_capacity(seen.buckets.len());
             let mut buckets = Vec::new();
-            for (bucket, before) in seen.buckets.iter_mut().enumerate() {
+            let mut before = seen.buckets.iter().peekable();
+            for bucket in 0..BUCKETS {
                 // SAFETY: a histogram has this many buckets.
                 let now = load_bucket(unsafe { from.add(bucket) });
-                let growth = now.wrapping_sub(*before);
+                let bucket = bucket as u16;
+                let before = before.next_if(|before| before.0 == bucket);
+                let growth = now.wrapping_sub(before.map_or(0, |before| before.1));
                 if growth > 0 {
-                    buckets.push((bucket as u16, u64::from(growth)));
-                    *before = now;
+                    buckets.push((bucket, u64::from(growth)));
+                }
+                if growth > 0 || before.is_some() {
+                    filled.push((bucket, now));
                 }
             }
             if buckets.is_empty() {
                 continue;
             }
+            filled.shrink_to_fit();
+            seen.buckets = filled;
             // The task may be adding right now: if the bucket of an event is there and its sum is not yet, that comes with the next read.
             let (sum_ns, max_ns) = (load(sum_ns), load(max_ns));
             take(Growth {

@@ -40,11 +40,9 @@ pub(crate) struct Latencies {
     files: Files,
     devices: HashMap<u32, String>,
     wakers: Wakers,
-    /// Rows of the last second: the next one has about as many.
-    last_rows: usize,
 }
 
-/// What the events of a row have in common. With many busy sessions there are some hundred thousand at a time.
+/// What the events of some rows have in common, apart from how long they took.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct RowKey {
     session: SessionId,
@@ -56,7 +54,24 @@ struct RowKey {
     source: Word,
     file: Word,
     bytes: u32,
-    bucket: u16,
+}
+
+/// How long they took, by bucket, in order of the buckets. With many busy sessions all of them together have some hundred thousand.
+#[derive(Debug, Default)]
+struct Buckets(Vec<(u16, Latency)>);
+
+impl Buckets {
+    fn add(&mut self, bucket: u16, latency: &Latency) {
+        match self.0.binary_search_by_key(&bucket, |&(bucket, _)| bucket) {
+            Ok(at) => {
+                let sum = &mut self.0[at].1;
+                sum.count += latency.count;
+                sum.sum_ns += latency.sum_ns;
+                sum.max_ns = sum.max_ns.max(latency.max_ns);
+            }
+            Err(at) => self.0.insert(at, (bucket, *latency)),
+        }
+    }
 }
 
 impl Latencies {
@@ -70,7 +85,6 @@ impl Latencies {
             files: Files::new(server),
             devices: HashMap::new(),
             wakers: Wakers::default(),
-            last_rows: 0,
         }
     }
 
@@ -132,31 +146,29 @@ impl Latencies {
         let time = clock.second_us(self.since + (now - self.since) / 2);
         self.since = now;
         self.sessions.retain(|_, (_, until)| *until > now);
-        let mut sums: HashMap<RowKey, Latency, RandomState> =
-            HashMap::with_capacity_and_hasher(self.last_rows, RandomState::default());
+        let mut sums: HashMap<RowKey, Buckets, RandomState> = HashMap::default();
         let mut words = Words::new(names);
         let plans = &mut programs.plans;
         let mut taken = programs.commands.take(epoch, |key, sums| {
             let executed = plans.of(key.statement);
             add_command(&key, executed, &sums, &mut words, time, rows);
         });
-        let mut add = |key: &LatencyKey, latency: Latency| {
+        let mut add = |key: &LatencyKey, latencies: &[(u16, Latency)]| {
             let executed = plans.of(key.statement);
             for row in self.rows_of(key, executed, &mut words) {
-                let sum = sums.entry(row).or_default();
-                sum.count += latency.count;
-                sum.sum_ns += latency.sum_ns;
-                sum.max_ns = sum.max_ns.max(latency.max_ns);
+                let buckets = sums.entry(row).or_default();
+                for (bucket, latency) in latencies {
+                    buckets.add(*bucket, latency);
+                }
             }
         };
         programs.histograms.take(|growth| {
-            for (bucket, latency) in split(&growth.buckets, growth.sum_ns, growth.max_ns) {
-                add(&LatencyKey { bucket, ..growth.key }, latency);
-            }
+            add(&growth.key, &split(&growth.buckets, growth.sum_ns, growth.max_ns));
         });
-        taken = taken.and(programs.latencies.take(epoch, |key, latency| add(&key, latency)));
+        let mut add_one = |key: LatencyKey, latency| add(&key, &[(key.bucket, latency)]);
+        taken = taken.and(programs.latencies.take(epoch, &mut add_one));
         if let Some(probes) = probes {
-            taken = taken.and(probes.take(epoch, |key, latency| add(&key, latency)));
+            taken = taken.and(probes.take(epoch, &mut add_one));
         }
         for &(pid, start_ns) in &self.ended {
             programs
@@ -165,10 +177,10 @@ impl Latencies {
                 .map_err(|e| CollectError::Kernel(format!("BPF map of free histograms: {e}")))?;
         }
         self.ended.clear();
-        self.last_rows = sums.len();
-        rows.latency.extend(sums.into_iter().map(|(key, sum)| {
-            let (from_ns, to_ns) = bounds_of(key.bucket);
-            LatencyRow {
+        let more = sums.values().map(|buckets| buckets.0.len()).sum();
+        rows.latency.reserve_exact(more);
+        for (key, buckets) in sums {
+            let row = LatencyRow {
                 time,
                 session: key.session,
                 kind: words.text(key.kind),
@@ -179,15 +191,21 @@ impl Latencies {
                 bytes: key.bytes.into(),
                 source: words.text(key.source),
                 file: words.text(key.file),
-                from_ns,
-                to_ns,
-                count: sum.count,
-                sum_ns: sum.sum_ns,
-                // Two CPUs that add at the same moment may leave the smaller maximum.
-                max_ns: sum.max_ns.clamp(from_ns, to_ns - 1),
                 ..LatencyRow::default()
-            }
-        }));
+            };
+            rows.latency.extend(buckets.0.into_iter().map(|(bucket, sum)| {
+                let (from_ns, to_ns) = bounds_of(bucket);
+                LatencyRow {
+                    from_ns,
+                    to_ns,
+                    count: sum.count,
+                    sum_ns: sum.sum_ns,
+                    // Two CPUs that add at the same moment may leave the smaller maximum.
+                    max_ns: sum.max_ns.clamp(from_ns, to_ns - 1),
+                    ..row.clone()
+                }
+            }));
+        }
         taken.map_err(|e| CollectError::Kernel(format!("BPF map of latencies: {e}")))
     }
 
@@ -208,7 +226,6 @@ impl Latencies {
             source: Word::EMPTY,
             file: Word::EMPTY,
             bytes: 0,
-            bucket: key.bucket,
         };
         let wait = |words: &mut Words, kind| row(words.of(kind), words.wait(key.name));
         match key.kind {

@@ -44,5 +44,5 @@ pub(crate) use database::PostgresDatabase;
 pub(crate) use lock_functions::LockFunctions;
 pub(crate) use query_ids::{NO_QUERY_IDS, gives_query_ids};
 pub(crate) use server::Server;
-pub use server::{RunningServer, running_servers};
+pub use server::{RunningServer, postmaster_of, running_servers};
 pub use wait_events::wait_classes;

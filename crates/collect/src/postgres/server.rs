@@ -64,6 +64,15 @@ pub fn running_servers() -> Vec<RunningServer> {
     servers.collect()
 }
 
+/// The postmaster of the server that this process belongs to; none if it belongs to none.
+pub fn postmaster_of(pid: u32) -> Option<u32> {
+    match process::parent(pid) {
+        _ if is_postmaster(pid) => Some(pid),
+        Some(parent) if is_postmaster(parent) => Some(parent),
+        _ => None,
+    }
+}
+
 impl Server {
     /// The only server on this host.
     ///
@@ -142,12 +151,9 @@ impl Server {
         if !process::path(pid, "stat").exists() {
             return Err(CollectError::NoProcess(pid));
         }
-        if is_postmaster(pid) {
-            return Server::of_postmaster(pid);
-        }
-        match process::parent(pid) {
-            Some(parent) if is_postmaster(parent) => Server::of_postmaster(parent),
-            _ => Err(CollectError::NotBackend {
+        match postmaster_of(pid) {
+            Some(postmaster) => Server::of_postmaster(postmaster),
+            None => Err(CollectError::NotBackend {
                 pid,
                 why: match process::executable(pid) {
                     Some(path) => format!("not a PostgreSQL server process ({})", path.display()),

@@ -85,6 +85,7 @@ pub(super) fn run(arguments: &LatchArguments) -> anyhow::Result<ExitCode> {
         ))
         .into());
     }
+    let target = arguments.target.target_of(&wanted.sessions).map_err(Usage)?;
     let plan = Plan {
         collect: Options {
             texts: arguments.texts.text.into(),
@@ -95,7 +96,7 @@ pub(super) fn run(arguments: &LatchArguments) -> anyhow::Result<ExitCode> {
                 true => Locks::All,
                 false => Locks::ThatMatter,
             },
-            ..Options::sampled(arguments.target.target(), arguments.rate.rate_hz)
+            ..Options::sampled(target, arguments.rate.rate_hz)
         },
         length: Length::Seconds(arguments.seconds),
         count: 1,

@@ -103,6 +103,7 @@ pub(super) fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
     }
     let wanted = who::parse(&arguments.who).map_err(Usage)?;
     each_once(&arguments.layout.columns).map_err(Usage)?;
+    let target = arguments.target.target_of(&wanted.filter.sessions).map_err(Usage)?;
     let plan = Plan {
         collect: Options {
             mechanism: arguments.precision.mechanism().map_err(Usage)?,
@@ -116,7 +117,7 @@ pub(super) fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
                 true => Locks::All,
                 false => Locks::None,
             },
-            ..Options::sampled(arguments.target.target(), arguments.rate.rate_hz)
+            ..Options::sampled(target, arguments.rate.rate_hz)
         },
         length: arguments.length,
         count: arguments.count,

@@ -6,6 +6,11 @@ use dbtime_report::{Dimension, Filter, Source, parse_fact, parse_moment};
 
 use crate::usage::Usage;
 
+fn parse_pid(text: &str) -> Result<u32, String> {
+    text.parse()
+        .map_err(|_| "must be a pid, a whole number such as 4711".to_string())
+}
+
 /// Which part of a recording.
 #[derive(Debug, Args)]
 pub struct Selection {
@@ -22,7 +27,7 @@ pub struct Selection {
     #[arg(long, value_name = "DATADIR")]
     pub server: Vec<String>,
     /// Only this session; may be repeated
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = parse_pid)]
     pub session: Vec<u32>,
     /// Only sessions with this attribute (user, database, application, client, backend_type …), or time in statements whose
     /// comment says this (trace, route, controller, action, comment_application); may be repeated: one of the values given

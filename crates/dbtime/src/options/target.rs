@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use dbtime_collect::Target;
+use dbtime_collect::{Target, postmaster_of};
 
 /// What to observe.
 #[derive(Debug, Args)]
@@ -23,6 +23,29 @@ pub struct TargetOptions {
 }
 
 impl TargetOptions {
+    /// What to observe if only these sessions are of interest; none: all. If nothing else says which server is meant, it is theirs.
+    ///
+    /// # Errors
+    /// They belong to several servers.
+    pub fn target_of(&self, sessions: &[u32]) -> Result<Target, String> {
+        let target = self.target();
+        if target != Target::OnlyServer {
+            return Ok(target);
+        }
+        let mut of = sessions
+            .iter()
+            .filter_map(|&pid| Some((pid, postmaster_of(pid)?)));
+        let Some((first, postmaster)) = of.next() else {
+            return Ok(target);
+        };
+        match of.find(|(_, other)| *other != postmaster) {
+            Some((second, _)) => Err(format!(
+                "{first} and {second} are sessions of two servers: only those of one can be observed at a time"
+            )),
+            None => Ok(Target::Process(postmaster)),
+        }
+    }
+
     /// What to record.
     pub fn target(&self) -> Target {
         if let Some(map) = &self.oracle {
