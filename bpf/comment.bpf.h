@@ -11,7 +11,7 @@
 const volatile bool read_comments = false;
 
 /* Bytes read at a time to find the end of a text, aligned to their number: as TEXT_PIECE. */
-#define COMMENT_PIECE 512
+#define COMMENT_PIECE COPY_ALIGNMENT
 #define COMMENT_WORDS (COMMENT_PIECE / sizeof(__u64))
 #define COMMENT_PIECES 129 /* of a text of 64 KB: longer ones are not read */
 /* Blanks and semicolons after a comment, or before it. */
@@ -130,7 +130,7 @@ static __always_inline long measure_piece(struct task_struct *task, struct dbt_c
 {
 	struct dbt_comment_reader *reader = context->reader;
 
-	if (read_memory(task, reader->piece, COMMENT_PIECE, reader->address))
+	if (read_text(task, reader->piece, COMMENT_PIECE, reader->address))
 		return 1;
 	end_in_piece(reader);
 	reader->address += COMMENT_PIECE;
@@ -180,12 +180,12 @@ static __always_inline __u64 tell_comment(struct task_struct *task, struct dbt_c
 	address += length - bytes;
 	/* A bound for the verifier, as above: so much room there is, together with that of `begin`. */
 	asm volatile("%0 &= %1" : "+r"(bytes) : "i"(2 * COMMENT_BYTES - 1));
-	if (read_memory(task, told->end, bytes, address))
+	if (read_text(task, told->end, bytes, address))
 		return COMMENT_NOT_READ;
 	address += bytes - length;
 	has_comment = ends_with_comment(told);
 	if (length > COMMENT_BYTES) {
-		if (read_memory(task, told->begin, COMMENT_BYTES, address))
+		if (read_text(task, told->begin, COMMENT_BYTES, address))
 			return COMMENT_NOT_READ;
 		if (begins_with_comment(told, false)) {
 			told->begin_bytes = COMMENT_BYTES;
@@ -208,14 +208,12 @@ static __always_inline __u64 tell_comment(struct task_struct *task, struct dbt_c
 /* The same for the text that a record shows, if that is still of the execution that began at `since`. A text that may have been cut off
  * there is read from the session's private memory. */
 static __always_inline __u64 read_comment(struct task_struct *task, struct dbt_comment_reader *reader, struct dbt_wait_source *source,
-					  __u64 record, struct dbt_task_id *id, __u64 since)
+					  __u64 record, struct dbt_task_id *id, __u64 since, struct dbt_execution *execution)
 {
-	__u64 address = 0, comment, now = 0;
-	__u32 before = 1, after = 1;
+	__u64 address = execution->text, comment;
+	__u32 after = 1;
 
-	if (read_memory(task, &before, sizeof(before), record) || before & 1 ||
-	    read_memory(task, &now, sizeof(now), record + source->since_offset) || now != since ||
-	    read_memory(task, &address, sizeof(address), record + source->comment_offset) || !measure_text(task, reader, address))
+	if (execution->changes & 1 || execution->since != since || !measure_text(task, reader, address))
 		return COMMENT_NOT_READ;
 	if (reader->length >= source->most_text &&
 	    (!source->whole_text || read_memory(task, &address, sizeof(address), source->whole_text) || !address ||
@@ -223,7 +221,7 @@ static __always_inline __u64 read_comment(struct task_struct *task, struct dbt_c
 		return COMMENT_NOT_READ;
 	comment = tell_comment(task, reader, address, id, since);
 	/* The session may have written another text meanwhile: then what was sent belongs to no execution. */
-	if (read_memory(task, &after, sizeof(after), record) || after != before)
+	if (read_memory(task, &after, sizeof(after), record) || after != execution->changes)
 		return COMMENT_NOT_READ;
 	return comment;
 }
@@ -232,6 +230,7 @@ static __always_inline __u64 read_comment(struct task_struct *task, struct dbt_c
 static __noinline __u64 own_comment(struct dbt_target *target, struct dbt_task_id *id, __u32 session_state)
 {
 	struct dbt_wait_source *source = &target->source;
+	struct dbt_execution execution = { .changes = 1 };
 	struct dbt_comment_reader *reader;
 	__u64 record = 0, since = 0;
 	__u32 zero = 0;
@@ -248,7 +247,11 @@ static __noinline __u64 own_comment(struct dbt_target *target, struct dbt_task_i
 	if (!since)
 		return COMMENT_NONE;
 	if (since != target->comment.since) {
-		target->comment.comment = read_comment(0, reader, source, record, id, since);
+		if (read_memory(0, &execution.changes, sizeof(execution.changes), record) ||
+		    read_memory(0, &execution.since, sizeof(execution.since), record + source->since_offset) ||
+		    read_memory(0, &execution.text, sizeof(execution.text), record + source->comment_offset))
+			return COMMENT_NOT_READ;
+		target->comment.comment = read_comment(0, reader, source, record, id, since, &execution);
 		target->comment.since = target->comment.comment == COMMENT_NOT_READ ? 0 : since;
 		return target->comment.comment;
 	}
@@ -265,8 +268,14 @@ static __always_inline __u64 since_of(struct task_struct *task, struct dbt_wait_
 	return read_memory(task, &since, sizeof(since), record + source->since_offset) ? COMMENT_NOT_READ : since;
 }
 
-/* Comment of the row that was found for another task. */
-static __noinline __u64 other_comment(struct task_struct *task, struct dbt_slot *slot)
+/* Whether the comment of the row that was found for another task has yet to be read. */
+static __always_inline bool needs_comment(struct dbt_slot *slot)
+{
+	return slot->since != COMMENT_NONE && slot->since != COMMENT_NOT_READ && slot->since != slot->comment.since;
+}
+
+/* That comment. */
+static __noinline __u64 other_comment(struct task_struct *task, struct dbt_slot *slot, struct dbt_execution *execution)
 {
 	struct dbt_comment_reader *reader;
 	__u64 since = slot->since;
@@ -277,9 +286,10 @@ static __noinline __u64 other_comment(struct task_struct *task, struct dbt_slot 
 	if (since == slot->comment.since)
 		return slot->comment.comment;
 	reader = bpf_map_lookup_elem(&other_comment_scratch, &zero);
-	if (!reader || !slot->shared.record)
+	if (!reader || !slot->shared.record || !execution)
 		return COMMENT_NOT_READ;
-	slot->comment.comment = read_comment(task, reader, &slot->source, slot->shared.record, &slot->task, since);
+	copy_text(task, execution->text);
+	slot->comment.comment = read_comment(task, reader, &slot->source, slot->shared.record, &slot->task, since, execution);
 	slot->comment.since = slot->comment.comment == COMMENT_NOT_READ ? 0 : since;
 	return slot->comment.comment;
 }

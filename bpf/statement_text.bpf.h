@@ -32,19 +32,92 @@ struct dbt_text_reader {
 	__u32 has_failed;
 };
 
+struct dbt_hash_reader {
+	__u64 address;
+	__u64 hash; /* of the bytes so far */
+	__u64 piece[TEXT_PIECE / sizeof(__u64)];
+	__u32 is_over;
+	__u32 has_failed;
+};
+
+/* Another task's text is copied in one read, each of which takes the kernel a microsecond or more: all that a fingerprint is made of,
+ * whatever its alignment. */
+#define COPY_ALIGNMENT 512
+#define COPY_BYTES (3 * COPY_ALIGNMENT)
+#define COPY_ROOM 2048 /* a power of two, for the verifier */
+struct dbt_text_copy {
+	__u64 address; /* where it begins in the task's memory; 0 = there is none */
+	__u8 bytes[COPY_ROOM];
+};
+
 /* Programs have 512 bytes of stack, and those that look at other tasks need them all. Only the sampler thread runs these: one is
  * enough. */
+struct dbt_text_scratch {
+	struct dbt_text_reader reader;
+	struct dbt_hash_reader hash;
+	struct dbt_text_copy copy;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct dbt_text_reader);
+	__type(value, struct dbt_text_scratch);
 } text_scratch SEC(".maps");
 
 struct dbt_text_context {
 	struct dbt_text_reader *reader;
 	struct task_struct *task; /* as in read_memory() */
 };
+
+struct dbt_hash_context {
+	struct dbt_hash_reader *reader;
+	struct task_struct *task; /* as in read_memory() */
+};
+
+/* What was copied is of another session, or may have changed since. */
+static __always_inline void forget_copy(void)
+{
+	__u32 zero = 0;
+	struct dbt_text_scratch *scratch = bpf_map_lookup_elem(&text_scratch, &zero);
+
+	if (scratch)
+		scratch->copy.address = 0;
+}
+
+/* Copies the beginning of another task's text. If it cannot be read as a whole, as at the end of a mapping, it is read piece by piece. */
+static __always_inline void copy_text(struct task_struct *task, __u64 address)
+{
+	__u32 zero = 0;
+	struct dbt_text_scratch *scratch = bpf_map_lookup_elem(&text_scratch, &zero);
+
+	if (!scratch)
+		return;
+	address &= ~(COPY_ALIGNMENT - 1ULL);
+	if (scratch->copy.address == address)
+		return;
+	scratch->copy.address = read_memory(task, scratch->copy.bytes, COPY_BYTES, address) ? 0 : address;
+}
+
+/* Reads `size` bytes of a text; `task` as in read_memory(). */
+static __always_inline long read_text(struct task_struct *task, void *to, __u32 size, __u64 address)
+{
+	__u32 zero = 0;
+	struct dbt_text_scratch *scratch;
+	__u64 at;
+
+	if (!task)
+		return read_memory(0, to, size, address);
+	scratch = bpf_map_lookup_elem(&text_scratch, &zero);
+	if (!scratch)
+		return -1;
+	at = address - scratch->copy.address;
+	if (!scratch->copy.address || at >= COPY_BYTES || at + size > COPY_BYTES)
+		return read_memory(task, to, size, address);
+	/* A bound for the verifier, which the compiler would drop, as it knows one already. */
+	asm volatile("%0 &= %1" : "+r"(at) : "i"(COPY_ROOM - 1));
+	return bpf_probe_read_kernel(to, size, scratch->copy.bytes + at);
+}
 
 /* Not static, so that the verifier checks it once, on its own, whatever its arguments. */
 __noinline int take_byte(struct dbt_fingerprint *fingerprint, __u32 byte)
@@ -72,7 +145,7 @@ static __always_inline long read_piece(struct task_struct *task, __u32 i, struct
 {
 	struct dbt_text_reader *reader = context->reader;
 
-	if (read_memory(task, reader->piece, TEXT_PIECE, reader->address + i * TEXT_PIECE)) {
+	if (read_text(task, reader->piece, TEXT_PIECE, reader->address + i * TEXT_PIECE)) {
 		reader->has_failed = 1;
 		return 1;
 	}
@@ -113,21 +186,27 @@ static __noinline bool own_fingerprint(__u64 address, __u64 *fingerprint)
 	return !reader.has_failed;
 }
 
-struct dbt_hash_reader {
-	__u64 address;
-	__u64 hash; /* of the bytes so far */
-	__u64 piece[TEXT_PIECE / sizeof(__u64)];
-	__u32 is_over;
-	__u32 has_failed;
-};
+/* As own_fingerprint(), for another task. */
+static __always_inline bool other_fingerprint(struct task_struct *task, struct dbt_text_scratch *scratch, __u64 address,
+					      __u64 *fingerprint)
+{
+	struct dbt_text_reader *reader = &scratch->reader;
+	struct dbt_text_context context = { .reader = reader, .task = task };
+
+	begin_reading(reader, address);
+	bpf_loop(TEXT_PIECES, read_other_piece, &context, 0);
+	*fingerprint = fingerprint_end(&reader->fingerprint);
+	return !reader->has_failed;
+}
 
 /* Eight bytes at a time, up to a zero byte, and no more than go into a fingerprint. */
-static long hash_piece(__u32 i, struct dbt_hash_reader *reader)
+static __always_inline long hash_piece(struct task_struct *task, __u32 i, struct dbt_hash_context *context)
 {
 	const __u64 ones = 0x0101010101010101, tops = 0x8080808080808080;
+	struct dbt_hash_reader *reader = context->reader;
 	__u64 word, end;
 
-	if (bpf_probe_read_user(reader->piece, TEXT_PIECE, (void *)(reader->address + i * TEXT_PIECE))) {
+	if (read_text(task, reader->piece, TEXT_PIECE, reader->address + i * TEXT_PIECE)) {
 		reader->has_failed = 1;
 		return 1;
 	}
@@ -151,56 +230,101 @@ static long hash_piece(__u32 i, struct dbt_hash_reader *reader)
 	return 0;
 }
 
+static long hash_own_piece(__u32 i, struct dbt_hash_context *context)
+{
+	return hash_piece(0, i, context);
+}
+
+static long hash_other_piece(__u32 i, struct dbt_hash_context *context)
+{
+	return hash_piece(context->task, i, context);
+}
+
+/* Whether a text begins where servers let it begin; only then it is hashed. */
+static __always_inline bool begin_hash(struct dbt_hash_reader *reader, __u64 address)
+{
+	reader->address = address;
+	reader->hash = text_seed;
+	reader->is_over = reader->has_failed = 0;
+	return !(address & (TEXT_PIECE - 1));
+}
+
 /* A hash of all bytes of the running task's text. False = it cannot be read, or is not aligned as servers align it. */
 static __noinline bool hash_own_text(__u64 address, __u64 *hash)
 {
-	struct dbt_hash_reader reader = { .address = address, .hash = text_seed };
+	struct dbt_hash_reader reader;
+	struct dbt_hash_context context = { .reader = &reader };
 
-	if (address & (TEXT_PIECE - 1))
+	if (!begin_hash(&reader, address))
 		return false;
-	bpf_loop(TEXT_PIECES, hash_piece, &reader, 0);
+	bpf_loop(TEXT_PIECES, hash_own_piece, &context, 0);
 	*hash = reader.hash;
 	return !reader.has_failed;
 }
 
-/* As own_fingerprint(), but a text that was seen before, or is this session's last one, is not read byte by byte again. `hash`: that of
- * the text, 0 if it has none. */
-static __always_inline bool own_fingerprint_by_hash(__u64 address, struct dbt_text *last, __u64 *hash, __u64 *fingerprint)
+/* The same for another task. */
+static __always_inline bool hash_other_text(struct task_struct *task, struct dbt_text_scratch *scratch, __u64 address, __u64 *hash)
+{
+	struct dbt_hash_reader *reader = &scratch->hash;
+	struct dbt_hash_context context = { .reader = reader, .task = task };
+
+	if (!begin_hash(reader, address))
+		return false;
+	bpf_loop(TEXT_PIECES, hash_other_piece, &context, 0);
+	*hash = reader->hash;
+	return !reader->has_failed;
+}
+
+/* The fingerprint of a text with this hash, if it is the session's last one, or was seen before. */
+static __always_inline bool known_fingerprint(struct dbt_text *last, __u64 *hash, __u64 *fingerprint)
 {
 	__u64 *known;
 
-	if (!hash_own_text(address, hash)) {
-		*hash = 0;
-		return own_fingerprint(address, fingerprint);
-	}
 	if (*hash && *hash == last->hash) {
 		*fingerprint = last->fingerprint;
 		return true;
 	}
 	known = bpf_map_lookup_elem(&fingerprints, hash);
-	if (known) {
+	if (known)
 		*fingerprint = *known;
-		return true;
+	return known;
+}
+
+/* As own_fingerprint(), but a text that was seen before is not read byte by byte again. `hash`: that of the text, 0 if it has none. */
+static __always_inline bool own_fingerprint_by_hash(__u64 address, struct dbt_text *last, __u64 *hash, __u64 *fingerprint)
+{
+	if (!hash_own_text(address, hash)) {
+		*hash = 0;
+		return own_fingerprint(address, fingerprint);
 	}
+	if (known_fingerprint(last, hash, fingerprint))
+		return true;
 	if (!own_fingerprint(address, fingerprint))
 		return false;
 	bpf_map_update_elem(&fingerprints, hash, fingerprint, BPF_ANY);
 	return true;
 }
 
-/* As own_fingerprint(), for another task. */
-static __always_inline bool other_fingerprint(struct task_struct *task, __u64 address, __u64 *fingerprint)
+/* The same for another task, whose text must be copied: it may change between two reads, and a hash would get the fingerprint of another
+ * text. */
+static __always_inline bool other_fingerprint_by_hash(struct task_struct *task, __u64 address, struct dbt_text *last, __u64 *hash,
+						      __u64 *fingerprint)
 {
 	__u32 zero = 0;
-	struct dbt_text_reader *reader = bpf_map_lookup_elem(&text_scratch, &zero);
-	struct dbt_text_context context = { .reader = reader, .task = task };
+	struct dbt_text_scratch *scratch = bpf_map_lookup_elem(&text_scratch, &zero);
 
-	if (!reader)
+	if (!scratch)
 		return false;
-	begin_reading(reader, address);
-	bpf_loop(TEXT_PIECES, read_other_piece, &context, 0);
-	*fingerprint = fingerprint_end(&reader->fingerprint);
-	return !reader->has_failed;
+	if (!scratch->copy.address || !hash_other_text(task, scratch, address, hash)) {
+		*hash = 0;
+		return other_fingerprint(task, scratch, address, fingerprint);
+	}
+	if (known_fingerprint(last, hash, fingerprint))
+		return true;
+	if (!other_fingerprint(task, scratch, address, fingerprint))
+		return false;
+	bpf_map_update_elem(&fingerprints, hash, fingerprint, BPF_ANY);
+	return true;
 }
 
 /* True for the text of a utility statement. PostgreSQL gives the others an id as soon as it has parsed them; pg_stat_statements clears
@@ -210,7 +334,7 @@ static __always_inline bool is_utility(struct task_struct *task, __u64 address)
 {
 	__u32 begin = 0;
 
-	if (read_memory(task, &begin, sizeof(begin), address))
+	if (read_text(task, &begin, sizeof(begin), address))
 		return false;
 	begin |= 0x20202020; /* lower case */
 	switch (begin) {
@@ -244,11 +368,32 @@ static __always_inline bool is_found(struct dbt_text *text, __u64 since, __u32 w
 static __always_inline bool id_of_text(struct task_struct *task, struct dbt_wait_source *source, __u32 wait, __u64 address,
 				       struct dbt_text *last, __u64 *hash, __u64 *fingerprint)
 {
+	if (task) {
+		forget_copy();
+		copy_text(task, address);
+	}
 	if (!is_named_by_text(task, source, wait, address)) {
 		*fingerprint = 0;
 		return true;
 	}
-	return task ? other_fingerprint(task, address, fingerprint) : own_fingerprint_by_hash(address, last, hash, fingerprint);
+	return task ? other_fingerprint_by_hash(task, address, last, hash, fingerprint) :
+		      own_fingerprint_by_hash(address, last, hash, fingerprint);
+}
+
+/* Notes the fingerprint of an execution's text. False = it is not known, or the session has changed its record meanwhile. */
+static __always_inline bool learn_text(struct task_struct *task, struct dbt_wait_source *source, __u64 record, struct dbt_text *text,
+				       __u32 wait, struct dbt_execution *execution)
+{
+	__u64 hash = 0, fingerprint;
+	__u32 after = 1;
+
+	if (execution->changes & 1 || !id_of_text(task, source, wait, execution->text, text, &hash, &fingerprint) ||
+	    read_memory(task, &after, sizeof(after), record) || after != execution->changes)
+		return false;
+	text->fingerprint = fingerprint;
+	text->hash = hash;
+	text->since = execution->since;
+	return true;
 }
 
 /* Where the database gives no id: uses the fingerprint of the text as the statement's id. `record`: where the session says what it
@@ -256,24 +401,17 @@ static __always_inline bool id_of_text(struct task_struct *task, struct dbt_wait
 static __always_inline void name_by_record(struct task_struct *task, struct dbt_wait_source *source, __u64 record,
 					   struct dbt_text *text, struct dbt_activity *activity, bool only_known)
 {
-	__u64 since = 0, address = 0, hash = 0, fingerprint;
-	__u32 before = 1, after = 1;
+	struct dbt_execution execution = {};
 
 	/* A session without a state has reported no text either. */
 	if (activity->statement || !activity->session_state || !source->text_offset || !record ||
-	    read_memory(task, &since, sizeof(since), record + source->since_offset) || !since)
+	    read_memory(task, &execution.since, sizeof(execution.since), record + source->since_offset) || !execution.since)
 		return;
-	if (!is_found(text, since, activity->wait)) {
-		/* The session may write another text meanwhile. */
-		if (only_known || read_memory(task, &before, sizeof(before), record) || before & 1 ||
-		    read_memory(task, &address, sizeof(address), record + source->text_offset) ||
-		    !id_of_text(task, source, activity->wait, address, text, &hash, &fingerprint) ||
-		    read_memory(task, &after, sizeof(after), record) || after != before)
-			return;
-		text->fingerprint = fingerprint;
-		text->hash = hash;
-		text->since = since;
-	}
+	if (!is_found(text, execution.since, activity->wait) &&
+	    (only_known || read_memory(task, &execution.changes, sizeof(execution.changes), record) ||
+	     read_memory(task, &execution.text, sizeof(execution.text), record + source->text_offset) ||
+	     !learn_text(task, source, record, text, activity->wait, &execution)))
+		return;
 	activity->statement = text->fingerprint;
 }
 

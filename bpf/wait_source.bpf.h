@@ -46,6 +46,14 @@ static __always_inline void read_record(struct task_struct *task, struct dbt_wai
 	read_filled_record(task, source, record, activity);
 }
 
+/* What the record says about the text of the current execution. */
+struct dbt_execution {
+	__u64 since; /* when that began, by the database; 0 = it is not known */
+	__u64 text;  /* the address of its text */
+	__u32 changes; /* the change count, read before these; odd: the session was writing */
+	__u32 pad;
+};
+
 /* The record, or as much of it as is used, in one piece. Its numbers are aligned to their sizes. */
 struct dbt_record {
 	__u8 bytes[RECORD_BYTES];

@@ -11,6 +11,8 @@ struct dbt_waiting_scratch {
 	struct dbt_sample sample;
 	struct dbt_unwind unwind;
 	struct dbt_record record;
+	struct dbt_execution execution;
+	struct dbt_totals totals;
 };
 
 /* Only the sampler thread runs the program: one scratch is enough. */
@@ -109,6 +111,13 @@ static __always_inline __u64 user_stack(struct task_struct *task, struct dbt_wai
 	return end_unwind(&context, kernel);
 }
 
+/* name_statement() for another task. A separate function, so that what it reads is on the stack only while it reads. */
+static __noinline void name_other(struct task_struct *task, struct dbt_wait_source *source, struct dbt_text *text,
+				  struct dbt_activity *activity)
+{
+	name_statement(task, source, text, activity, false);
+}
+
 /* Opens the account of a task that does not run and may not for a long time. A running task opens its own at its next event. True =
  * open. */
 static __always_inline bool open_sleeper(struct task_struct *task, struct dbt_slot *slot)
@@ -131,7 +140,7 @@ static __always_inline bool open_sleeper(struct task_struct *task, struct dbt_sl
 	    __sync_val_compare_and_swap(&account->status, ACCOUNT_READY, ACCOUNT_BUSY) != ACCOUNT_READY)
 		return false;
 	account->activity = activity_of(task, &slot->source);
-	name_statement(task, &slot->source, &account->text, &account->activity, false);
+	name_other(task, &slot->source, &account->text, &account->activity);
 	add_other_plan(task, &slot->source, &account->activity);
 	account->mode = MODE_OFF;
 	account->off_state = exact_state(task_field(task, __state), BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait));
@@ -208,7 +217,7 @@ static __always_inline enum dbt_reported report_sums(struct task_struct *task, s
 		/* What it executes is noted only at its boundaries, and it may have begun something else since. */
 		if (!copy->in_call && copy->source.kind != SOURCE_NONE && !is_memory_busy(task)) {
 			copy->activity = activity_of(task, &copy->source);
-			name_statement(task, &copy->source, &copy->text, &copy->activity, false);
+			name_other(task, &copy->source, &copy->text, &copy->activity);
 			add_other_plan(task, &copy->source, &copy->activity);
 		}
 		settle_copy(copy, &(struct dbt_boundary){
@@ -228,23 +237,30 @@ static __always_inline enum dbt_reported report_sums(struct task_struct *task, s
 /* True = exact sums are among them, or will follow. */
 static __always_inline bool report_totals(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
 {
-	struct dbt_totals totals = {};
+	struct dbt_waiting_scratch *scratch;
+	struct dbt_totals *totals;
 	enum dbt_reported sums;
+	__u32 zero = 0;
 
+	scratch = bpf_map_lookup_elem(&waiting_scratch, &zero);
+	if (!scratch)
+		return false;
+	totals = &scratch->totals;
+	__builtin_memset(totals, 0, sizeof(*totals));
 	if (count_tasks)
 		emit_counts(task, slot->task.pid, slot->task.start_ns, task_field(task, se.sum_exec_runtime));
-	fill_event(&totals.event, EVENT_TOTALS, slot->task.pid, slot->task.start_ns);
-	totals.repeats = slot->repeats;
-	totals.torn = slot->torn;
-	totals.torn_stacks = slot->torn_stacks;
-	totals.displaced = slot->displaced;
-	totals.stood_in = slot->stood_in;
+	fill_event(&totals->event, EVENT_TOTALS, slot->task.pid, slot->task.start_ns);
+	totals->repeats = slot->repeats;
+	totals->torn = slot->torn;
+	totals->torn_stacks = slot->torn_stacks;
+	totals->displaced = slot->displaced;
+	totals->stood_in = slot->stood_in;
 	slot->repeats = slot->torn = slot->torn_stacks = slot->displaced = slot->stood_in = 0;
-	sums = exact ? report_sums(task, &totals, visit) : NOT_REPORTED;
+	sums = exact ? report_sums(task, totals, visit) : NOT_REPORTED;
 	if (sums == REPORTED)
 		return true;
-	read_totals(task, &totals, visit);
-	emit(&totals, sizeof(totals), BPF_RB_NO_WAKEUP);
+	read_totals(task, totals, visit);
+	emit(totals, sizeof(*totals), BPF_RB_NO_WAKEUP);
 	return sums == ASKED_FOR;
 }
 
@@ -622,6 +638,65 @@ static __always_inline void look(struct task_struct *task, struct dbt_slot *slot
 	slot->run_delay = task_field(task, sched_info.run_delay);
 }
 
+/* Reads what a session says about the text of its current execution: the record in one piece if its address is known. */
+static __always_inline void read_execution(struct task_struct *task, struct dbt_slot *slot, struct dbt_waiting_scratch *scratch)
+{
+	struct dbt_execution *execution = &scratch->execution;
+	struct dbt_wait_source *source = &slot->source;
+	struct dbt_record *record = &scratch->record;
+	struct dbt_shared *shared = &slot->shared;
+	__u32 text = source->comment_offset ? source->comment_offset : source->text_offset;
+
+	execution->since = 0;
+	execution->changes = 1;
+	if (!shared->record || !text)
+		return;
+	if (shared->process) {
+		if (read_memory(task, record, source->record_bytes & (RECORD_BYTES - 1), shared->record) ||
+		    int_at(record, source->process_offset) != shared->process)
+			return;
+		execution->changes = int_at(record, 0);
+		execution->since = long_at(record, source->since_offset);
+		execution->text = long_at(record, text);
+	} else if (read_memory(task, &execution->changes, sizeof(execution->changes), shared->record) ||
+		   read_memory(task, &execution->since, sizeof(execution->since), shared->record + source->since_offset) ||
+		   read_memory(task, &execution->text, sizeof(execution->text), shared->record + text)) {
+		execution->changes = 1;
+	}
+}
+
+/* Where the execution has no id: uses its fingerprint. A separate function, so that what it reads is on the stack only while it reads. */
+static __noinline bool take_name(struct task_struct *task, struct dbt_slot *slot, struct dbt_waiting_scratch *scratch)
+{
+	struct dbt_execution *execution = &scratch->execution;
+	struct dbt_activity *activity = &scratch->sample.activity;
+	struct dbt_text *text = &slot->text;
+
+	if (!execution->since ||
+	    (!is_found(text, execution->since, activity->wait) &&
+	     !learn_text(task, &slot->source, slot->shared.record, text, activity->wait, execution)))
+		return false;
+	activity->statement = text->fingerprint;
+	return true;
+}
+
+/* What a sample says of the execution: its name and its comment. Both are read once for each execution. */
+static __always_inline void take_execution(struct task_struct *task, struct dbt_slot *slot, struct dbt_waiting_scratch *scratch)
+{
+	struct dbt_activity *activity = &scratch->sample.activity;
+	bool needs_name = !activity->statement && activity->session_state && slot->source.text_offset;
+
+	scratch->sample.comment = slot->since == COMMENT_NONE ? COMMENT_NONE : COMMENT_NOT_READ;
+	if (is_memory_busy(task))
+		return;
+	forget_copy();
+	if (needs_name || needs_comment(slot))
+		read_execution(task, slot, scratch);
+	if (needs_name && take_name(task, slot, scratch))
+		add_other_plan(task, &slot->source, activity);
+	scratch->sample.comment = other_comment(task, slot, &scratch->execution);
+}
+
 /* Second look, at new rows: the stacks. They belong to the first look as long as the task has not run since; it may have been woken. */
 static __always_inline void take(struct task_struct *task, struct dbt_slot *slot, struct dbt_visit *visit)
 {
@@ -646,14 +721,10 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 	sample->pass = visit->pass;
 	sample->user_end = UNWIND_NO_STACK;
 	sample->activity = slot->activity;
-	if (!sample->activity.statement && !is_memory_busy(task)) {
-		name_statement(task, &slot->source, &slot->text, &sample->activity, false);
-		add_other_plan(task, &slot->source, &sample->activity);
-	}
+	take_execution(task, slot, scratch);
 	/* By now it may execute another statement. */
 	if (slot->has_run_since ? began_another(slot) : has_run(task, switches))
 		sample->activity.statement = slot->activity.statement;
-	sample->comment = is_memory_busy(task) ? COMMENT_NOT_READ : other_comment(task, slot);
 	if (sample->activity.wait == WAIT_NOT_READ)
 		sample->flags |= SAMPLE_WAIT_NOT_READ;
 

@@ -79,7 +79,8 @@ fn statement(report: &Value, id: &str) -> Value {
 /// that, too. The first reading that is counted may have begun before.
 fn wait_until_read(witness: &mut Session) {
     let mut readings = || -> u32 {
-        let calls = "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE query LIKE 'SELECT userid, dbid,%'";
+        let calls =
+            "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE query LIKE 'SELECT userid, dbid,%'";
         witness.ask(calls).parse().expect("a number")
     };
     let enough = readings() + 2;

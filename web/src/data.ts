@@ -94,7 +94,8 @@ interface Dictionaries {
   are_times: boolean;
   /** If not, time is grouped by program. */
   knows_database: boolean;
-  is_trace_without_states: boolean;
+  /** Why the database's view cannot be compared with what the operating system saw; empty if it can. */
+  one_sided: string;
   /** What a session has in a window may have begun before it. */
   may_be_long: boolean;
   /** If not all time from begin to end is covered: the last second of each period that is (microseconds), and its length (nanoseconds). */

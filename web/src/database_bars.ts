@@ -13,8 +13,8 @@ export function drawDatabaseView(of: Recording, ledger: Ledger, into: HTMLElemen
   into.style.setProperty("--on-cpu", colours.ofState(of, "cpu"));
   into.style.setProperty("--waiting", colours.ofState(of, "disk"));
   into.replaceChildren(make("h3", {}, "What the database says, and what happened"));
-  if (of.is_trace_without_states) {
-    into.append(make("p", {}, "An SQL trace does not say what the operating system did, so the database's own view cannot be checked against it."));
+  if (of.one_sided) {
+    into.append(make("p", {}, of.one_sided));
     return;
   }
   if (view.dbTime === 0 && view.cpu === 0) {

@@ -49,7 +49,7 @@ export class RecordingPage {
   private readonly database = make("div", { class: "database" });
   private readonly searchBox: SearchBox;
   private readonly stacksNote = make("p", { class: "note" });
-  private readonly sessionsNote = make("p", { class: "empty" }, "Functions or modules are selected, and this page has no room for stacks by session: clear these filters to see sessions.");
+  private readonly sessionsNote = make("p", { class: "empty", hidden: "" }, "Functions or modules are selected, and this page has no room for stacks by session: clear these filters to see sessions.");
   private readonly sqlNote = make("p", { class: "empty" });
   private readonly ledgerView: LedgerView;
   private readonly timelineView: TimelineView;
@@ -438,7 +438,7 @@ export class RecordingPage {
     }
     const view = databaseView(of, sums);
     const own =
-      of.is_trace_without_states || view.dbTime === 0
+      of.one_sided || view.dbTime === 0
         ? []
         : [`CPU and waits add up to ${(((view.cpu + view.wait) / view.dbTime) * 100).toFixed(0)} % of DB time; ${amount(of, view.doubleCounted)} are counted twice.`];
     const sentences = isFiltered(filter) ? own : of.sentences;

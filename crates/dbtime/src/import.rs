@@ -1,6 +1,8 @@
 //! Files of other tools: as a recording on disk, or straight into a report. Rows are written while the next ones are parsed.
 
+use std::collections::HashMap;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -9,8 +11,8 @@ use dbtime_collect::Scratch;
 use dbtime_import::{ImportError, Imported, Reading, lie_beside};
 use dbtime_model::Rows;
 use dbtime_model::output::{Owner, Place, caller_of_sudo};
-use dbtime_model::recording::{Meta, SCHEMA_VERSION, remove_unfinished_import};
-use dbtime_report::Source;
+use dbtime_model::recording::{META_FILE, Meta, SCHEMA_VERSION, remove_unfinished_import};
+use dbtime_report::{Source, shell_word};
 
 use crate::folder;
 use crate::inputs;
@@ -19,6 +21,7 @@ use crate::output::{self, ProgressLine, say};
 use crate::record::{Output, Part, Progress, Sink};
 use crate::remains::mend_folders;
 use crate::signals::{Second, stop_on_signals};
+use crate::usage::Usage;
 use crate::working;
 
 /// Rows and stack frames kept in memory before they are written to disk (about 25 MB). As many again may be on their way there.
@@ -127,6 +130,34 @@ pub enum Detail {
 }
 
 /// Reads files until they end, or until Ctrl-C. If they cannot be read, nothing that was written remains.
+/// Refuses what is not a file of another tool, and what would count twice.
+fn check(files: &[PathBuf]) -> anyhow::Result<()> {
+    let mut seen: HashMap<(u64, u64), &Path> = HashMap::new();
+    for path in files {
+        let Ok(metadata) = path.metadata() else {
+            continue;
+        };
+        if metadata.is_dir() {
+            let word = shell_word(&path.display().to_string());
+            let what = match path.join(META_FILE).exists() {
+                true => format!("a recording, not a file of another tool: 'dbtime report {word}' shows it"),
+                false => "a directory: name the files in it".to_string(),
+            };
+            return Err(Usage(format!("{} is {what}", path.display())).into());
+        }
+        if metadata.is_file()
+            && let Some(first) = seen.insert((metadata.dev(), metadata.ino()), path)
+        {
+            return Err(Usage(match first == path {
+                true => format!("{} is given twice", path.display()),
+                false => format!("{} and {} are the same file", first.display(), path.display()),
+            })
+            .into());
+        }
+    }
+    Ok(())
+}
+
 fn read(
     files: &[PathBuf],
     about: &FileOptions,
@@ -190,6 +221,7 @@ pub fn import(files: &[PathBuf], about: &FileOptions, output: &Path) -> anyhow::
             output.display()
         ));
     }
+    check(files)?;
     let mut store = Store::new(output::new_place(output)?, caller_of_sudo());
     let imported = read(files, about, Detail::Seconds, &mut store)?;
     let has_time = store.has_time;
@@ -227,6 +259,7 @@ pub fn open(paths: &[PathBuf], about: &FileOptions, detail: Detail) -> anyhow::R
             None => e.into(),
         });
     }
+    check(paths)?;
     for path in paths {
         // Of several, one that cannot be understood is reported, and the others are read. One that does not exist is a mistake in the
         // command.

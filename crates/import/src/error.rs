@@ -28,6 +28,16 @@ pub enum ImportError {
         /// The formats it could have been.
         known: String,
     },
+    /// It has sums of what dbtime reads one by one.
+    #[error("{path}: only a summary, without the {wanted}: {how}")]
+    OnlySummary {
+        /// What was read.
+        path: PathBuf,
+        /// What is missing.
+        wanted: &'static str,
+        /// How to get it.
+        how: &'static str,
+    },
     /// Its rows cannot be added to those of earlier files: other units, other clocks.
     #[error(
         "{0}: does not count what the files before it count, or uses another clock; import it on its own"

@@ -56,6 +56,13 @@ impl Importer for PerfSchedTimehist {
         while let Some(line) = lines.next_line() {
             reader.line(line);
         }
+        if reader.has_summary && !reader.has_switches {
+            return Err(ImportError::OnlySummary {
+                path: path.to_path_buf(),
+                wanted: "switches",
+                how: "run 'perf sched timehist' without -s, or with -S for both",
+            });
+        }
         reader.finish(lines.number());
         Ok(())
     }
@@ -114,6 +121,8 @@ struct Reader<'a> {
     /// CPUs on which a switch was seen.
     cpus: HashMap<u32, i64>,
     in_summary: bool,
+    has_summary: bool,
+    has_switches: bool,
     without_state: bool,
 }
 
@@ -125,6 +134,8 @@ impl<'a> Reader<'a> {
             tasks: HashMap::new(),
             cpus: HashMap::new(),
             in_summary: false,
+            has_summary: false,
+            has_switches: false,
             without_state: false,
         }
     }
@@ -137,6 +148,7 @@ impl<'a> Reader<'a> {
         }
         if words == SUMMARY {
             self.in_summary = true;
+            self.has_summary = true;
             return;
         }
         if let Some(columns) = Columns::of(text) {
@@ -149,7 +161,10 @@ impl<'a> Reader<'a> {
         }
         match event(text, self.columns.cpus).filter(|_| line.ended) {
             Some((time, cpu, task, what)) => match what {
-                What::Switch(times) => self.switch(time, cpu, &task, &times),
+                What::Switch(times) => {
+                    self.has_switches = true;
+                    self.switch(time, cpu, &task, &times);
+                }
                 What::Awakened(woken) => self.wake(time, &task, &woken),
                 What::Migrated(moved) => self.tasks.entry(moved.tid).or_default().migrations += 1,
             },

@@ -24,14 +24,17 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use dbtime_model::recording::Meta;
 use dbtime_model::{Wait, WaitKind};
 use serde::Serialize;
 
-use crate::explanation::explain;
+use crate::explanation::{Missing, explain};
 use crate::fields;
+use crate::group::Dimension;
 use crate::ledger::Section;
 use crate::scan::Activity;
 use crate::sums::{FidelityMix, Sums, percent};
+use crate::trace::has_trace;
 
 /// The database's view of a recording, and what separates it from DB time. Times in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -62,9 +65,12 @@ pub struct DatabaseView {
     /// DB time for which the source does not say the state, inside wait events or not.
     #[serde(skip)]
     pub state_unknown_ns: u128,
+    /// Both sides are known, what the database says and what the operating system saw: otherwise there is nothing to compare.
+    #[serde(skip)]
+    pub has_both_sides: bool,
     /// How DB time was measured.
     pub fidelity: Option<FidelityMix>,
-    /// What the numbers mean, in two or three sentences.
+    /// What the numbers mean, in two or three sentences; if there is nothing to compare, why.
     pub explanation: String,
     /// Wait events that are not idle, the one with the most CPU inside first.
     pub by_event: Vec<EventView>,
@@ -144,6 +150,30 @@ impl DatabaseView {
     }
 }
 
+/// Who reports the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// Nobody who knows of wait events.
+    NoDatabase,
+    /// dbtime, which observes both sides.
+    Dbtime,
+    /// Files of other tools.
+    Files,
+    /// The same, an SQL trace among them.
+    Trace,
+}
+
+impl Who {
+    pub(crate) fn of(meta: &Meta) -> Who {
+        match meta.files.is_empty() {
+            _ if Dimension::usual(meta) == Dimension::Program => Who::NoDatabase,
+            true => Who::Dbtime,
+            false if has_trace(meta) => Who::Trace,
+            false => Who::Files,
+        }
+    }
+}
+
 /// Adds rows up to a [`DatabaseView`].
 #[derive(Default)]
 pub(crate) struct DatabaseViewBuilder {
@@ -169,7 +199,7 @@ impl DatabaseViewBuilder {
         sums.take(activity);
     }
 
-    pub(crate) fn finish(self, is_trace: bool) -> DatabaseView {
+    pub(crate) fn finish(self, who: Who) -> DatabaseView {
         let mut inside = Sums::default();
         for sums in self.events.values() {
             inside.merge(sums);
@@ -203,11 +233,20 @@ impl DatabaseViewBuilder {
             state_unknown_outside_waits_ns: self.no_wait.unknown_ns(),
             wait_unknown_off_cpu_ns: self.unknown_wait.total_ns() - self.unknown_wait.on_cpu_ns(),
             state_unknown_ns: db_time.unknown_ns(),
+            has_both_sides: false,
             fidelity: db_time.fidelity(),
             by_event,
             explanation: String::new(),
         };
-        view.explanation = explain(&view, is_trace);
+        let missing = match who {
+            Who::NoDatabase => Some(Missing::Waits),
+            Who::Files if !db_time.knows_states() => Some(Missing::States),
+            Who::Trace if !db_time.knows_states() => Some(Missing::StatesOfTrace),
+            _ => None,
+        };
+        view.has_both_sides = missing.is_none();
+        view.explanation =
+            missing.map_or_else(|| explain(&view), |missing| missing.explanation().to_string());
         view
     }
 }

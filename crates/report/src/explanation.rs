@@ -6,18 +6,41 @@ use crate::sums::percent;
 /// Less than this part of DB time, in percent, is not worth a sentence.
 pub(crate) const WORTH_MENTIONING: f64 = 5.0;
 
+/// Why there is nothing to compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// What the database says.
+    Waits,
+    /// What the operating system saw.
+    States,
+    /// That, and it is an SQL trace.
+    StatesOfTrace,
+}
+
+impl Missing {
+    pub(crate) fn explanation(self) -> &'static str {
+        match self {
+            Missing::Waits => {
+                "No wait events were recorded, so there is no view of a database to compare with what the operating system saw."
+            }
+            Missing::States => {
+                "The source does not say what the operating system did, so the database's own view cannot be checked against it."
+            }
+            Missing::StatesOfTrace => {
+                "An SQL trace does not say what the operating system did, so the database's own view cannot be checked against \
+                 it. The time breakdown of the trace holds CPU and waits against elapsed time."
+            }
+        }
+    }
+}
+
 /// What the numbers of the view mean. Wait events are named as they were recorded: clean them before they
-/// reach a terminal. `is_trace`: all of it comes from an SQL trace alone.
-pub(crate) fn explain(view: &DatabaseView, is_trace: bool) -> String {
+/// reach a terminal.
+pub(crate) fn explain(view: &DatabaseView) -> String {
     let of_db_time = |ns: u128| percent(ns, view.db_time_ns).unwrap_or(0.0);
     let Some(sum) = view.percent_of_db_time else {
         return "There is no DB time in this period, so there is nothing to compare.".to_string();
     };
-    if is_trace {
-        return "An SQL trace does not say what the operating system did, so the database's own view cannot be checked against \
-                it. The time breakdown of the trace holds CPU and waits against elapsed time."
-            .to_string();
-    }
     let unknown = of_db_time(view.state_unknown_ns);
     if unknown > 50.0 {
         return format!(

@@ -7,7 +7,7 @@ use dbtime_model::recording::{BytesRead, Meta};
 use crate::alike_statements::AlikeStatements;
 use crate::connecting::{Connecting, ConnectingBuilder};
 use crate::cost_of_looking::{CALLS_TIER, CalibrationOf, CostBuilder, CostOfLooking};
-use crate::database_view::{DatabaseView, DatabaseViewBuilder};
+use crate::database_view::{DatabaseView, DatabaseViewBuilder, Who};
 use crate::dimensions::Dimensions;
 use crate::filter::Filter;
 use crate::group::Dimension;
@@ -439,7 +439,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         filter: options.filter.clone(),
         period: scan.period,
         ledger,
-        database_view: database_view.finish(trace.is_some() && !ledger_total.knows_states()),
+        database_view: database_view.finish(Who::of(source.meta())),
         connecting,
         saturation: are_times.then(|| saturation.finish(source.meta(), scan.period.elapsed_ns())),
         top_sql,

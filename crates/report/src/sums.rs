@@ -18,12 +18,20 @@ pub enum FidelityMix {
 }
 
 impl FidelityMix {
-    /// The word used in reports.
+    /// The word used in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             FidelityMix::Exact => "exact",
             FidelityMix::Sampled => "sampled",
             FidelityMix::Mixed => "mixed",
+        }
+    }
+
+    /// The same in a sentence.
+    pub fn words(self) -> &'static str {
+        match self {
+            FidelityMix::Mixed => "partly exact, partly sampled",
+            mix => mix.as_str(),
         }
     }
 }

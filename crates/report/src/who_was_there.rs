@@ -54,7 +54,10 @@ fn check_facts(filter: &Filter, dimensions: &Dimensions) -> Result<(), ReportErr
         let recorded: BTreeSet<&str> = of_sessions.chain(of_comments).collect();
         let may_be_nothing = dimension.is_of_comments() && matches!(value.as_str(), "" | NOT_KNOWN);
         if !recorded.contains(value.as_str()) && !may_be_nothing {
-            let quoted = recorded.iter().map(|text| format!("'{text}'"));
+            let quoted = recorded.iter().map(|text| match text.is_empty() {
+                true => "'' (none)".to_string(),
+                false => format!("'{text}'"),
+            });
             return Err(ReportError::NoSuchFact {
                 dimension: *dimension,
                 value: value.clone(),
@@ -230,7 +233,7 @@ mod tests {
         assert_eq!(said(facts(&[(Dimension::User, "")])), "");
         assert_eq!(
             said(facts(&[(Dimension::Application, "psql")])),
-            "no session with application 'psql' in this recording; it has ''"
+            "no session with application 'psql' in this recording; it has '' (none)"
         );
         let all_have_one = Filter {
             whose: Whose::Foreground,

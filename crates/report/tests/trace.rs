@@ -921,7 +921,7 @@ fn latencies_are_grouped_by_blocks_and_drawn() {
     assert_eq!(labels, ["32 blocks", "8 blocks"]);
     let text = text::render_latency(&report, 100);
     has_line(&text, "One event is a wait, as the trace reports it.");
-    has_line(&text, "quantiles are good to 6 %");
+    has_line(&text, "quantiles are accurate to 6 %");
     let map = heat_map(&source, &LatencyOptions::default()).expect("a map");
     assert_eq!(map.total.count(), 107);
     assert!(heat_map_svg::render(&map).contains("</svg>"));

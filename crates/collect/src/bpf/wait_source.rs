@@ -66,7 +66,14 @@ pub(super) fn source_to(source: WaitSource) -> dbt_wait_source {
 /// Bytes from the start of the record to the end of what a pass of the sampler reads there; 0 if a field is too far away, or not aligned as
 /// in every known build.
 fn bytes_in_one_piece(record: StatusRecord) -> u16 {
-    let longs = [record.statement, record.plan, record.since].map(|offset| (offset, 8));
+    let longs = [
+        record.statement,
+        record.plan,
+        record.since,
+        record.text,
+        record.comment,
+    ];
+    let longs = longs.map(|offset| (offset, 8));
     let ints = [record.process, record.session_state].map(|offset| (offset, 4));
     let fields = || longs.iter().chain(&ints);
     let end = fields().map(|(offset, size)| offset.saturating_add(*size)).max();

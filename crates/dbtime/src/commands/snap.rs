@@ -103,7 +103,10 @@ pub(super) fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
     }
     let wanted = who::parse(&arguments.who).map_err(Usage)?;
     each_once(&arguments.layout.columns).map_err(Usage)?;
-    let target = arguments.target.target_of(&wanted.filter.sessions).map_err(Usage)?;
+    let target = arguments
+        .target
+        .target_of(&wanted.filter.sessions)
+        .map_err(Usage)?;
     let plan = Plan {
         collect: Options {
             mechanism: arguments.precision.mechanism().map_err(Usage)?,

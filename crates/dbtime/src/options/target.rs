@@ -8,16 +8,16 @@ use dbtime_collect::{Target, postmaster_of};
 /// What to observe.
 #[derive(Debug, Args)]
 pub struct TargetOptions {
-    /// Record this session only (a postmaster's pid: its whole server)
+    /// Only this session (a postmaster's pid: its whole server)
     #[arg(short, long, value_name = "PID", conflicts_with = "postgres")]
     pub pid: Option<u32>,
-    /// Record the server on this data directory [default: the only one running]
+    /// The server on this data directory [default: the only one running]
     #[arg(long, value_name = "DATADIR")]
     pub postgres: Option<PathBuf>,
-    /// Record any process and its children (main threads only), without wait events
+    /// Any process and its children (main threads only), without wait events
     #[arg(long, value_name = "PID", conflicts_with_all = ["pid", "postgres"])]
     pub process: Option<u32>,
-    /// Record the sessions of an Oracle instance: MAP is the file made by the script of 'dbtime oracle-map'
+    /// The sessions of an Oracle instance: MAP is the file made by the script of 'dbtime oracle-map'
     #[arg(long, value_name = "MAP", conflicts_with_all = ["pid", "postgres", "process"])]
     pub oracle: Option<PathBuf>,
 }

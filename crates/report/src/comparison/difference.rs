@@ -129,12 +129,15 @@ impl Difference {
             };
         }
         text.push('.');
-        for (latency, label) in latencies.iter().zip(labels) {
-            if latency.count() < FEW {
-                text += &format!(
-                    " Only {} of them in {label}: that may be chance.",
-                    latency.count()
-                );
+        match latencies.map(|latency| (latency.count() < FEW).then(|| latency.count())) {
+            [None, None] => {}
+            [Some(first), Some(second)] => {
+                text += &format!(" There are only {first} and {second} of them: that may be chance.");
+            }
+            [one, other] => {
+                let label = labels[usize::from(one.is_none())];
+                let count = one.or(other).unwrap_or_default();
+                text += &format!(" Only {count} of them in {label}: that may be chance.");
             }
         }
         text

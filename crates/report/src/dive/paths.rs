@@ -50,7 +50,8 @@ impl Durations {
     fn add(&mut self, row: &LatencyRow) {
         self.histogram
             .add(row.from_ns, row.to_ns, row.count, row.sum_ns, row.max_ns);
-        self.shorter((row.min_ns > 0).then_some(row.min_ns));
+        // 0 = not recorded, unless that is all that the bucket can hold.
+        self.shorter((row.min_ns > 0 || row.to_ns <= 1).then_some(row.min_ns));
     }
 
     fn merge(&mut self, other: &Durations) {

@@ -50,8 +50,8 @@ pub(super) struct Document<'a> {
     are_times: bool,
     /// If not, programs are distinguished, and sessions have titles.
     knows_database: bool,
-    /// Only what an SQL trace says is known.
-    is_trace_without_states: bool,
+    /// Why the database's view cannot be compared with what the operating system saw; empty if it can.
+    one_sided: &'a str,
     /// A session's time in a window may have begun before it: see [`crate::timeline`].
     may_be_long: bool,
     gaps: Vec<(i64, i64)>,
@@ -222,7 +222,10 @@ impl<'a> Document<'a> {
             to_us: report.period.to_us,
             are_times: Amounts::of(meta).are_times(),
             knows_database: knows_database(page),
-            is_trace_without_states: report.is_trace_without_states(),
+            one_sided: match report.database_view.has_both_sides {
+                true => "",
+                false => &report.database_view.explanation,
+            },
             may_be_long: is_long(meta),
             periods: meta
                 .periods

@@ -77,7 +77,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
 }
 
 /// Latencies as indented JSON, with a newline at the end. `latency` has the shown groups of all kinds, `latency_total` each kind as
-/// a whole. All numbers are exact, quantiles good to 1 %.
+/// a whole. All numbers are exact, quantiles accurate to 1 %.
 pub fn render_latency(report: &LatencyReport) -> String {
     pretty(&latency::Document::from(report))
 }

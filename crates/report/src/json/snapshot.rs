@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::Head;
 use crate::database_view::DatabaseView;
 use crate::group::known_query_id;
+use crate::latency::WaitUnit;
 use crate::ledger::{Ledger, Rest};
 use crate::snapshot::{LineUnit, SessionSnapshot, Snapshot, SnapshotLine};
 
@@ -13,6 +14,8 @@ pub(super) struct Document<'a> {
     #[serde(flatten)]
     head: Head<'a>,
     sessions: Vec<SessionJson<'a>>,
+    /// What is counted as a wait.
+    wait_is: &'static str,
     /// CPU and waits of all of these sessions compared with their DB time.
     database_view: ViewJson<'a>,
     /// Time outside of idle waits, by the requested dimensions.
@@ -85,6 +88,7 @@ impl<'a> From<&'a Snapshot> for Document<'a> {
         Document {
             head: Head::of(&snapshot.meta, snapshot.period),
             sessions: snapshot.sessions.iter().map(SessionJson::from).collect(),
+            wait_is: WaitUnit::of(&snapshot.meta).one(),
             database_view: ViewJson::from(&snapshot.total),
             active: snapshot.active.as_ref().map(active),
             lost: snapshot.meta.quality.lost,

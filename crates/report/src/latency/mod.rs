@@ -252,8 +252,11 @@ pub struct LatencyReport {
 }
 
 impl LatencyReport {
-    /// Events per second of the period; none when it has no length.
+    /// Events per second of the period; none when it has no length, or when they are grouped by second.
     pub fn per_second(&self, count: u128) -> Option<f64> {
+        if self.by.contains(&Dimension::Second) {
+            return None;
+        }
         let elapsed_ns = self.period.elapsed_ns();
         (elapsed_ns > 0).then(|| count as f64 * 1e9 / elapsed_ns as f64)
     }

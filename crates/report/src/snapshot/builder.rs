@@ -11,7 +11,7 @@ use super::{
     LineKind, LineUnit, SessionSnapshot, SnapshotLine, SnapshotOptions, average,
     chooses_no_time_but_statements,
 };
-use crate::database_view::DatabaseViewBuilder;
+use crate::database_view::{DatabaseViewBuilder, Who};
 use crate::fast_map::FastMap;
 use crate::filter::Whose;
 use crate::group::query_id;
@@ -318,7 +318,7 @@ impl Sessional {
             .map(|(name, ns)| time(LineKind::Lock, name.clone(), *ns));
         let mut locks: Vec<SnapshotLine> = latches.chain(locks).collect();
         locks.sort_by_key(|line| (line.kind, Reverse(line.growth)));
-        let mut view = self.view.finish(false);
+        let mut view = self.view.finish(Who::Dbtime);
         if self.is_told {
             // From the file alone, which says nothing about what the operating system saw.
             view.db_time_ns = active;

@@ -12,7 +12,7 @@ use dbtime_model::recording::Meta;
 use dbtime_model::{Session, SessionId, Wait};
 
 use crate::alike_statements::AlikeStatements;
-use crate::database_view::{DatabaseView, DatabaseViewBuilder};
+use crate::database_view::{DatabaseView, DatabaseViewBuilder, Who};
 use crate::filter::Filter;
 use crate::group::Dimension;
 use crate::latency::has_statements;
@@ -355,7 +355,7 @@ fn take(source: &Source, options: &SnapshotOptions, parts: Parts) -> Result<Vec<
             filter: filter.clone(),
             period,
             sessions: built.sessions,
-            total: total.finish(false),
+            total: total.finish(Who::of(&meta)),
             active: None,
             statistics_left_out: built.statistics_left_out,
             problems: Vec::new(),

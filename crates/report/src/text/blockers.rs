@@ -54,13 +54,15 @@ pub(super) fn sessions(report: &CauseReport, page: &mut Page) {
     page.table(&table);
 }
 
-/// Statements by the time that others waited for sessions that executed them.
+/// Statements by the time that others waited for what executed them.
 fn statements(report: &CauseReport, page: &mut Page) {
     let statements = &report.blocking_statements;
     if statements.is_empty() {
         return;
     }
-    page.heading("Statements by the time that others waited for sessions that executed them, or had executed them last");
+    page.heading(
+        "Statements for which others waited: what the blocking session executed, or had executed last",
+    );
     let mut table = Table::new(
         &["statement, and what its sessions were doing"],
         &["sessions", "waiters", "waited for s", "in the end s"],

@@ -25,7 +25,7 @@ pub(super) fn render(report: &CommandReport, page: &mut Page) {
         return;
     }
     page.paragraph(
-        "Exact: all numbers; quantiles are good to 1 %. A command lasts from when the server process has \
+        "Exact: all numbers; quantiles are accurate to 1 %. A command lasts from when the server process has \
          received it until that process asks the client for the next one. The middle half are the commands \
          between the first and the third quartile.",
     );

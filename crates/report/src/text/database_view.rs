@@ -15,7 +15,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     if view.db_time_ns == 0 && view.cpu_ns == 0 {
         return;
     }
-    let fidelity = view.fidelity.map_or("sampled", |fidelity| fidelity.as_str());
+    let fidelity = view.fidelity.map_or("sampled", |fidelity| fidelity.words());
     page.heading(&format!(
         "What the database says, and what happened ({}, {fidelity})",
         amounts.unit()

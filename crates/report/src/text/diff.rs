@@ -60,7 +60,7 @@ pub(super) fn head(diff: &Diff, first_line: FirstLine, page: &mut Page) {
     }
     page.line("");
     for (side, name) in diff.sides.iter().zip(["GOOD", "BAD"]) {
-        let how = side.fidelity.map_or("none", |fidelity| fidelity.as_str());
+        let how = side.fidelity.map_or("none", |fidelity| fidelity.words());
         let database = side.meta.database.in_short();
         let when = match side.meta.collector.clock {
             Clock::Utc => format!(

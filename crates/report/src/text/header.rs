@@ -29,6 +29,15 @@ pub(super) fn render(report: &Report, page: &mut Page) {
 /// Which of the numbers are exact, sampled, pooled.
 pub(super) fn exactness(report: &Report, page: &mut Page) {
     page.paragraph(&fidelity(report));
+    let collector = &report.meta.collector;
+    let is_part = report.filter.from_us.is_some() || report.filter.to_us.is_some();
+    if is_part && report.meta.files.is_empty() && collector.rate_hz > 0 {
+        // A session's growth is that from one report of its totals to the next, each in the first pass after a second has begun.
+        page.paragraph(&format!(
+            "Where the selected time begins and ends, each session's time may be off by a sample period ({} ms) or a little more.",
+            1_000 / collector.rate_hz
+        ));
+    }
     let db_time = report.ledger.sum(Section::DbTime);
     if let Some(share) = percent(db_time.pooled_ns(), db_time.total_ns())
         && share >= 0.05

@@ -18,7 +18,7 @@ pub(super) fn render(report: &IoReport, page: &mut Page) {
         return;
     }
     page.paragraph(
-        "Exact: all numbers but user CPU and the layers of the kernel; quantiles are good to 1 %. A read \
+        "Exact: all numbers but user CPU and the layers of the kernel; quantiles are accurate to 1 %. A read \
          came from: page cache = nothing was requested from a device and no session waited for one; \
          readahead = it sent a request, but its own data was there already; device = it sent a request and \
          slept for it; other task = it slept for data that another task, or an earlier call, had requested.",

@@ -91,9 +91,9 @@ pub(super) fn table_of_groups(report: &LatencyReport, page: &mut Page) {
 /// Accuracy of quantiles: the buckets of imported traces are wider.
 pub(crate) fn quantiles(meta: &Meta) -> &'static str {
     if has_trace(meta) {
-        "quantiles are good to 6 %"
+        "quantiles are accurate to 6 %"
     } else {
-        "quantiles are good to 1 %"
+        "quantiles are accurate to 1 %"
     }
 }
 

@@ -7,7 +7,7 @@ use crate::group::Dimension;
 use crate::ledger::{Ledger, LedgerRow, Rest, Section};
 use crate::number::{Amounts, seconds};
 use crate::report::Report;
-use crate::sums::{self, FidelityMix, Sums};
+use crate::sums::{self, Sums};
 
 pub(super) fn render(report: &Report, page: &mut Page) {
     let ledger = &report.ledger;
@@ -128,8 +128,7 @@ fn heading(ledger: &Ledger, section: Section, amounts: Amounts) -> String {
 
 fn fidelity(sums: &Sums) -> &'static str {
     match sums.fidelity() {
-        Some(FidelityMix::Mixed) => "partly exact, partly sampled",
-        Some(mix) => mix.as_str(),
+        Some(mix) => mix.words(),
         None => "none",
     }
 }

@@ -73,7 +73,7 @@ pub fn render(report: &Report, width: usize) -> String {
     header::exactness(report, &mut page);
     connecting::render_below(report, &mut page);
     top_sql::render(report, &mut page);
-    if !report.is_trace_without_states() {
+    if report.database_view.has_both_sides {
         database_view::render(report, &mut page);
     }
     trace::render(report, &mut page);
@@ -100,7 +100,7 @@ pub fn render_summary(report: &Report, width: usize) -> String {
     connecting::render_first(report, &mut page);
     ledger::render_db_time(report, &mut page);
     header::exactness(report, &mut page);
-    if !report.is_trace_without_states() {
+    if report.database_view.has_both_sides {
         database_view::render_explanation(report, &mut page);
     }
     page.finish()

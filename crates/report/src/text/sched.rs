@@ -23,7 +23,7 @@ const UNKNOWN: &str = "?";
 pub(super) fn render(sched: &Sched, clock: Clock, page: &mut Page) {
     let facts = &sched.facts;
     page.heading(&format!(
-        "Context switches (exact; quantiles good to 1 %): {} turns of {} tasks in {} ms on {} CPUs",
+        "Context switches (exact; quantiles accurate to 1 %): {} turns of {} tasks in {} ms on {} CPUs",
         sched.total.switches,
         sched.tasks.len(),
         milliseconds(u128::from(facts.last_ns.abs_diff(facts.first_ns))),
@@ -83,7 +83,7 @@ fn losses(sched: &Sched, page: &mut Page) {
 
 fn others(number: usize, what: &str, page: &mut Page) {
     if number > SHOWN {
-        page.paragraph(&format!("  {} other {what} are not shown", number - SHOWN));
+        page.paragraph(&format!("  {} more {what} are not shown", number - SHOWN));
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
         .ledger
         .total()
         .fidelity()
-        .map_or("not known", |fidelity| fidelity.as_str());
+        .map_or("not known", |fidelity| fidelity.words());
     page.heading(&if exact {
         format!("Sessions ({unit}; active = outside of idle waits: {fidelity}; all others: exact, from the kernel)")
     } else {

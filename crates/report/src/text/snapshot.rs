@@ -10,6 +10,7 @@ use super::page::{Page, Table, percent};
 use super::{header, quality};
 use crate::explanation::WORTH_MENTIONING;
 use crate::group::moment;
+use crate::latency::WaitUnit;
 use crate::ledger::{LedgerRow, Rest, Section};
 use crate::number::counted;
 use crate::snapshot::{LineKind, SessionSnapshot, Snapshot, SnapshotColumn};
@@ -186,7 +187,15 @@ fn explain(snapshot: &Snapshot, shown: &[SessionSnapshot], columns: &[SnapshotCo
         SnapshotColumn::WaitsPerSecond,
         SnapshotColumn::Average,
     ];
-    if shown.iter().any(is_not_counted) && columns.iter().any(|column| of_waits.contains(column)) {
+    let shows_waits = columns.iter().any(|column| of_waits.contains(column));
+    let is_counted = |one: &SessionSnapshot| one.lines.iter().any(|line| line.waits > Some(0));
+    if shows_waits && WaitUnit::of(&snapshot.meta) == WaitUnit::Stay && shown.iter().any(is_counted) {
+        page.paragraph(
+            "With --exact, waits are off-CPU periods in the wait event: one wait may have several, or none if it never left its CPU. \
+             --exact=calls counts whole waits.",
+        );
+    }
+    if shows_waits && shown.iter().any(is_not_counted) {
         let meta = &snapshot.meta;
         page.paragraph(
             match (meta.files.is_empty(), meta.collector.tier.starts_with("exact")) {

@@ -10,7 +10,7 @@ use crate::stack_views::{CallTree, CountedStacks, FunctionTimes, ModuleTimes, St
 
 pub(super) fn render(report: &StackReport, page: &mut Page) {
     recording(&report.meta, report.period, &report.filter, page);
-    let how = report.fidelity.map_or("none", |fidelity| fidelity.as_str());
+    let how = report.fidelity.map_or("none", |fidelity| fidelity.words());
     let amounts = Amounts::of(&report.meta);
     let what = format!("DB time {} ({how})", amounts.with_unit(report.total.total_ns()));
     match &report.answer {

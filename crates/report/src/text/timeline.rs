@@ -43,7 +43,7 @@ fn heading(timeline: &Timeline) -> String {
     let title = timeline.title();
     let fidelity = timeline
         .fidelity
-        .map_or_else(String::new, |fidelity| format!(" ({})", fidelity.as_str()));
+        .map_or_else(String::new, |fidelity| format!(" ({})", fidelity.words()));
     format!(
         "{title} by {}{fidelity}: buckets of {} s",
         timeline.by, timeline.width_s

@@ -60,7 +60,7 @@ fn one(pair: &Pair, page: &mut Page) {
     page.paragraph(&clocks(&pair.alignment));
     if pair.waits_left_out + pair.calls_left_out > 0 {
         page.paragraph(&format!(
-            "Left out, because they are only partly in that time: {}, {}.",
+            "Left out, because they are not wholly within that time: {}, {}.",
             counted(pair.waits_left_out, "wait"),
             counted(pair.calls_left_out, "system call")
         ));

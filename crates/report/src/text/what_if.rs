@@ -10,7 +10,10 @@ pub(super) fn render(report: &WhatIfReport, page: &mut Page) {
     let asked = changes.join(", ");
     match &report.answer {
         Ok(prediction) => said(&asked, prediction, page),
-        Err(why) => page.heading(&format!("What if {asked}? Cannot say: {why}.")),
+        Err(why) => page.heading(&format!(
+            "What if {asked}? Cannot say: {}.",
+            why.trim_end_matches('.')
+        )),
     }
     quality::problems(&report.problems, page);
 }

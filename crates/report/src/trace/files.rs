@@ -20,6 +20,8 @@ pub struct TraceFacts {
     pub lines: u128,
     /// Lines that were not understood.
     pub unknown_lines: u128,
+    /// Lines that were truncated, and do not count.
+    pub cut_lines: u128,
     /// The first moment in any of them, microseconds of the trace's own clock.
     pub first_tim_us: Option<i64>,
     /// The last moment in any of them, microseconds of the trace's own clock.
@@ -89,6 +91,7 @@ impl TraceFacts {
         for TraceFile { file, trace } in files {
             facts.lines += u128::from(file.lines);
             facts.unknown_lines += u128::from(file.unknown_lines);
+            facts.cut_lines += u128::from(trace.cut_lines);
             facts.first_tim_us = facts.first_tim_us.into_iter().chain(trace.first_tim_us).min();
             facts.last_tim_us = facts.last_tim_us.into_iter().chain(trace.last_tim_us).max();
             facts.waits += u128::from(trace.waits);

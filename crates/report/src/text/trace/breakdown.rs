@@ -96,7 +96,7 @@ fn facts_of_files(trace: &Trace, facts: &TraceFacts, page: &mut Page) {
     }
     if facts.waits == 0 && facts.calls > 0 {
         page.paragraph(
-            "There are no waits in the trace: it was made without them (level 1 or 4). Unaccounted includes \
+            "There are no waits in the trace: perhaps it was made without them (level 1 or 4). Unaccounted includes \
              all waits, the run queue and the rest. dbms_monitor.session_trace_enable(waits => true), or \
              level 8 of event 10046, traces waits.",
         );

@@ -9,6 +9,7 @@ mod profiles;
 mod statements;
 
 use super::page::Page;
+use crate::number::microseconds;
 use crate::report::Report;
 use crate::trace::Trace;
 
@@ -27,6 +28,11 @@ pub(super) fn render(report: &Report, page: &mut Page) {
     io::render(trace, page);
 }
 
+/// The mean of so many microseconds.
+fn mean_us(us: u128, count: u128) -> String {
+    microseconds(us.saturating_mul(1_000) / count.max(1))
+}
+
 /// How long the trace is, and what of it was not understood.
 fn head(trace: &Trace, report: &Report, page: &mut Page) {
     let files = match trace.files.as_slice() {
@@ -35,8 +41,12 @@ fn head(trace: &Trace, report: &Report, page: &mut Page) {
     };
     match &trace.facts {
         Some(facts) => {
+            let truncated = match facts.cut_lines {
+                0 => String::new(),
+                lines => format!(", {lines} truncated"),
+            };
             page.heading(&format!(
-                "SQL trace: {files}, {} lines, {} of them not understood",
+                "SQL trace: {files}, {} lines, {} of them not understood{truncated}",
                 facts.lines, facts.unknown_lines
             ));
             if facts.size_limited > 0 {

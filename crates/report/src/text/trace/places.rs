@@ -1,5 +1,6 @@
 //! Waits by object and by file.
 
+use super::mean_us;
 use crate::number::exact_seconds;
 use crate::text::page::{Page, Table};
 use crate::trace::{Trace, WaitPlace};
@@ -39,7 +40,7 @@ fn table(heading: &str, head: &str, places: &[WaitPlace], top: usize, page: &mut
             place.waits.to_string(),
             place.blocks.to_string(),
             exact_seconds(place.us),
-            (place.us / place.waits.max(1)).to_string(),
+            mean_us(place.us.unsigned_abs(), place.waits.unsigned_abs()),
         ]);
     }
     page.table(&table);

@@ -1,5 +1,6 @@
 //! The own time of each statement by event.
 
+use super::mean_us;
 use crate::group::statement_name;
 use crate::number::exact_seconds;
 use crate::sums;
@@ -38,7 +39,7 @@ pub(super) fn render(trace: &Trace, page: &mut Page) {
                         percent(sums::percent(event.us, whole))
                     },
                     event.count.to_string(),
-                    (event.us / event.count.max(1)).to_string(),
+                    mean_us(event.us, event.count),
                 ),
             };
             let event_name = match event.name.as_str() {
