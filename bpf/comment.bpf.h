@@ -158,7 +158,10 @@ static __always_inline bool measure_text(struct task_struct *task, struct dbt_co
 	reader->address = address & ~(COMMENT_PIECE - 1ULL);
 	reader->from = address & (COMMENT_PIECE - 1);
 	reader->length = reader->is_over = 0;
-	bpf_loop(COMMENT_PIECES, task ? (void *)measure_other_piece : (void *)measure_own_piece, &context, 0);
+	if (is_other(task))
+		bpf_loop(COMMENT_PIECES, measure_other_piece, &context, 0);
+	else
+		bpf_loop(COMMENT_PIECES, measure_own_piece, &context, 0);
 	return reader->is_over;
 }
 
@@ -211,7 +214,6 @@ static __always_inline __u64 read_comment(struct task_struct *task, struct dbt_c
 					  __u64 record, struct dbt_task_id *id, __u64 since, struct dbt_execution *execution)
 {
 	__u64 address = execution->text, comment;
-	__u32 after = 1;
 
 	if (execution->changes & 1 || execution->since != since || !measure_text(task, reader, address))
 		return COMMENT_NOT_READ;
@@ -221,7 +223,8 @@ static __always_inline __u64 read_comment(struct task_struct *task, struct dbt_c
 		return COMMENT_NOT_READ;
 	comment = tell_comment(task, reader, address, id, since);
 	/* The session may have written another text meanwhile: then what was sent belongs to no execution. */
-	if (read_memory(task, &after, sizeof(after), record) || after != execution->changes)
+	if (read_memory(task, &execution->changes_now, sizeof(execution->changes_now), record) ||
+	    execution->changes_now != execution->changes)
 		return COMMENT_NOT_READ;
 	return comment;
 }

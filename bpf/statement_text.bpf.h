@@ -106,7 +106,7 @@ static __always_inline long read_text(struct task_struct *task, void *to, __u32 
 	struct dbt_text_scratch *scratch;
 	__u64 at;
 
-	if (!task)
+	if (!is_other(task))
 		return read_memory(0, to, size, address);
 	scratch = bpf_map_lookup_elem(&text_scratch, &zero);
 	if (!scratch)
@@ -200,10 +200,9 @@ static __always_inline bool other_fingerprint(struct task_struct *task, struct d
 }
 
 /* Eight bytes at a time, up to a zero byte, and no more than go into a fingerprint. */
-static __always_inline long hash_piece(struct task_struct *task, __u32 i, struct dbt_hash_context *context)
+static __always_inline long hash_piece(struct task_struct *task, __u32 i, struct dbt_hash_reader *reader)
 {
 	const __u64 ones = 0x0101010101010101, tops = 0x8080808080808080;
-	struct dbt_hash_reader *reader = context->reader;
 	__u64 word, end;
 
 	if (read_text(task, reader->piece, TEXT_PIECE, reader->address + i * TEXT_PIECE)) {
@@ -230,14 +229,14 @@ static __always_inline long hash_piece(struct task_struct *task, __u32 i, struct
 	return 0;
 }
 
-static long hash_own_piece(__u32 i, struct dbt_hash_context *context)
+static long hash_own_piece(__u32 i, struct dbt_hash_reader *reader)
 {
-	return hash_piece(0, i, context);
+	return hash_piece(0, i, reader);
 }
 
 static long hash_other_piece(__u32 i, struct dbt_hash_context *context)
 {
-	return hash_piece(context->task, i, context);
+	return hash_piece(context->task, i, context->reader);
 }
 
 /* Whether a text begins where servers let it begin; only then it is hashed. */
@@ -253,11 +252,10 @@ static __always_inline bool begin_hash(struct dbt_hash_reader *reader, __u64 add
 static __noinline bool hash_own_text(__u64 address, __u64 *hash)
 {
 	struct dbt_hash_reader reader;
-	struct dbt_hash_context context = { .reader = &reader };
 
 	if (!begin_hash(&reader, address))
 		return false;
-	bpf_loop(TEXT_PIECES, hash_own_piece, &context, 0);
+	bpf_loop(TEXT_PIECES, hash_own_piece, &reader, 0);
 	*hash = reader.hash;
 	return !reader.has_failed;
 }
@@ -368,7 +366,7 @@ static __always_inline bool is_found(struct dbt_text *text, __u64 since, __u32 w
 static __always_inline bool id_of_text(struct task_struct *task, struct dbt_wait_source *source, __u32 wait, __u64 address,
 				       struct dbt_text *last, __u64 *hash, __u64 *fingerprint)
 {
-	if (task) {
+	if (is_other(task)) {
 		forget_copy();
 		copy_text(task, address);
 	}
@@ -376,8 +374,8 @@ static __always_inline bool id_of_text(struct task_struct *task, struct dbt_wait
 		*fingerprint = 0;
 		return true;
 	}
-	return task ? other_fingerprint_by_hash(task, address, last, hash, fingerprint) :
-		      own_fingerprint_by_hash(address, last, hash, fingerprint);
+	return is_other(task) ? other_fingerprint_by_hash(task, address, last, hash, fingerprint) :
+				own_fingerprint_by_hash(address, last, hash, fingerprint);
 }
 
 /* Notes the fingerprint of an execution's text. False = it is not known, or the session has changed its record meanwhile. */
@@ -385,10 +383,10 @@ static __always_inline bool learn_text(struct task_struct *task, struct dbt_wait
 				       __u32 wait, struct dbt_execution *execution)
 {
 	__u64 hash = 0, fingerprint;
-	__u32 after = 1;
 
 	if (execution->changes & 1 || !id_of_text(task, source, wait, execution->text, text, &hash, &fingerprint) ||
-	    read_memory(task, &after, sizeof(after), record) || after != execution->changes)
+	    read_memory(task, &execution->changes_now, sizeof(execution->changes_now), record) ||
+	    execution->changes_now != execution->changes)
 		return false;
 	text->fingerprint = fingerprint;
 	text->hash = hash;

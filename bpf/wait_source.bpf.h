@@ -13,11 +13,14 @@ static __always_inline __u32 numbered_wait(__u32 event, __s32 on_cpu)
 	return WAIT_NUMBERED | (event < WAIT_NO_NUMBER ? event : WAIT_NO_NUMBER);
 }
 
-/* Reads `size` bytes of a task's memory; 0 = success. `task` 0 = the running one; only a program that may sleep can read another task's.
- * Which it is, is known at compile time, so that other programs do not contain the call that sleeps. */
+/* Whether a task is another one and not the running one, which is 0. It is known at compile time: programs that may not sleep must not
+ * contain the call that reads another task's memory, and on older kernels the stack of code that never runs counts, too. */
+#define is_other(task) (!(__builtin_constant_p((task) == 0) && (task) == 0))
+
+/* Reads `size` bytes of a task's memory; 0 = success. `task` 0 = the running one; only a program that may sleep can read another task's. */
 static __always_inline long read_memory(struct task_struct *task, void *to, __u32 size, __u64 address)
 {
-	return task ? bpf_copy_from_user_task(to, size, (void *)address, task, 0) :
+	return is_other(task) ? bpf_copy_from_user_task(to, size, (void *)address, task, 0) :
 		      bpf_probe_read_user(to, size, (void *)address);
 }
 
@@ -51,7 +54,7 @@ struct dbt_execution {
 	__u64 since; /* when that began, by the database; 0 = it is not known */
 	__u64 text;  /* the address of its text */
 	__u32 changes; /* the change count, read before these; odd: the session was writing */
-	__u32 pad;
+	__u32 changes_now; /* the same, read after the text */
 };
 
 /* The record, or as much of it as is used, in one piece. Its numbers are aligned to their sizes. */

@@ -312,6 +312,26 @@ mod tests {
         Store::new(output::place(path).expect("a folder"), None)
     }
 
+    #[test]
+    fn what_would_count_twice_or_is_no_file_says_what_to_do() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("a"), "a").expect("room");
+        fs::write(path("b"), "b").expect("room");
+        fs::hard_link(path("a"), path("same")).expect("a link");
+        fs::create_dir(path("r.dbt")).expect("room");
+        let said = |names: &[&str]| {
+            let paths: Vec<PathBuf> = names.iter().map(|name| path(name)).collect();
+            check(&paths).expect_err("wrong usage").to_string()
+        };
+        assert!(check(&[path("a"), path("b"), path("not there"), "-".into(), "-".into()]).is_ok());
+        assert!(said(&["a", "b", "a"]).contains("is given twice"));
+        assert!(said(&["a", "same"]).contains("are the same file"));
+        assert!(said(&["a", "r.dbt"]).contains("is a directory: name the files in it"));
+        fs::write(path("r.dbt").join(META_FILE), "{}").expect("room");
+        assert!(said(&["r.dbt"]).contains("is a recording, not a file of another tool: 'dbtime report"));
+    }
+
     fn whole() -> Meta {
         Meta {
             schema: SCHEMA_VERSION.to_string(),

@@ -656,7 +656,7 @@ fn a_trace_without_waits_says_how_to_have_them() {
     let text = text::render(&of(meta, trace_rows(), &Options::default()), 120);
     has_words(
         &text,
-        "There are no waits in the trace: it was made without them (level 1 or 4).",
+        "There are no waits in the trace: perhaps it was made without them (level 1 or 4).",
     );
 }
 
