@@ -91,6 +91,41 @@ fn samples_without_an_interval_are_counted_and_never_called_seconds() {
 }
 
 #[test]
+fn the_database_is_compared_with_the_operating_system_only_where_both_are_known() {
+    const SECTION: &str = "What the database says, and what happened";
+    let home = scratch();
+    let explained = |file: &Path| {
+        let report = json(&["report", plain(file)]);
+        report["database_view"]["explanation"]
+            .as_str()
+            .expect("a sentence")
+            .to_string()
+    };
+    // Oracle's wait event and the process's state.
+    let both = classic(&home);
+    let text = dbtime(&["report", plain(&both)]).expect_code(0).stdout;
+    assert!(text.contains(SECTION), "{text}");
+    for (name, content, missing) in [
+        (
+            "folded.txt",
+            "main;work 3\nmain;rest 1\n",
+            "No wait events were recorded",
+        ),
+        (
+            "calls.strace",
+            "4711 1705456323.000100 read(3, \"\", 8) = 0 <0.000020>\n",
+            "No wait events were recorded",
+        ),
+    ] {
+        let file = write(&home, name, content);
+        let text = dbtime(&["report", plain(&file)]).expect_code(0).stdout;
+        assert!(!text.contains(SECTION) && !text.contains("getrusage"), "{text}");
+        let explanation = explained(&file);
+        assert!(explanation.starts_with(missing), "{name}: {explanation}");
+    }
+}
+
+#[test]
 fn an_interval_and_event_names_are_taken_from_the_command_line() {
     let home = scratch();
     let file = classic(&home);
