@@ -570,9 +570,14 @@ fn files_with_nothing_in_them_end_with_3_and_other_files_say_what_they_lack() {
         "heading",
         "           time    cpu  task name                       wait time  sch delay   run time\n",
     );
-    for file in [&summary, &heading] {
-        dbtime(&["report", file]).expect_code(3);
-        dbtime(&["import", file, "-o", &format!("{file}.dbt")]).expect_code(3);
+    for (file, code, words) in [
+        (&summary, 1, &["only a summary", "without -s"][..]),
+        (&heading, 3, &[]),
+    ] {
+        dbtime(&["report", file]).expect_code(code).expect_stderr(words);
+        dbtime(&["import", file, "-o", &format!("{file}.dbt")])
+            .expect_code(code)
+            .expect_stderr(words);
         assert!(!Path::new(&format!("{file}.dbt")).exists());
     }
     let other = write("other", "a;b 1\n");

@@ -139,9 +139,12 @@ fn check(files: &[PathBuf]) -> anyhow::Result<()> {
         };
         if metadata.is_dir() {
             let word = shell_word(&path.display().to_string());
-            let what = match path.join(META_FILE).exists() {
-                true => format!("a recording, not a file of another tool: 'dbtime report {word}' shows it"),
-                false => "a directory: name the files in it".to_string(),
+            let what = match path.join(META_FILE).metadata() {
+                Ok(_) => format!("a recording, not a file of another tool: 'dbtime report {word}' shows it"),
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                    return Err(ImportError::io(path, e).into());
+                }
+                Err(_) => "a directory: name the files in it".to_string(),
             };
             return Err(Usage(format!("{} is {what}", path.display())).into());
         }

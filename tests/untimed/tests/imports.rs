@@ -207,8 +207,8 @@ fn what_is_no_file_of_samples_is_named() {
         }
     }
     dbtime(&["import", plain(home.path()), "-o", plain(&output)])
-        .expect_code(1)
-        .expect_stderr(&[plain(home.path())]);
+        .expect_code(2)
+        .expect_stderr(&[plain(home.path()), "is a directory: name the files in it"]);
     dbtime(&["report", plain(home.path())])
         .expect_code(1)
         .expect_stderr(&[plain(home.path()), "meta.json"]);
