@@ -114,7 +114,7 @@ fn blockers_stand_alone_and_chains_end_where_it_is_asked() {
     assert_eq!(whole["blockers"], alone["blockers"]);
     let printed = dbtime(&[&report[..], &["--causes", "--blockers"]].concat()).expect_code(0);
     assert!(
-        printed.stdout.contains("Statements by the time"),
+        printed.stdout.contains("Statements for which others waited"),
         "{}",
         printed.stdout
     );

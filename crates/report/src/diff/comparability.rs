@@ -41,9 +41,9 @@ pub(super) fn check(sources: [&Source; 2], sides: &[Side; 2]) -> Comparability {
     };
     let (good_tier, bad_tier) = (&good.collector.tier, &bad.collector.tier);
     if !good_tier.is_empty() && !bad_tier.is_empty() && tier(good_tier) != tier(bad_tier) {
-        refusals.push(format!(
-            "one side is exact, the other sampled: they differ in overhead, and so in times"
-        ));
+        refusals.push(
+            "one side is exact, the other sampled: they differ in overhead, and so in times".to_string(),
+        );
     } else {
         warnings.extend(differ("how it was recorded", good_tier, bad_tier));
     }
