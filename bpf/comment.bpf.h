@@ -235,7 +235,7 @@ static __noinline __u64 own_comment(struct dbt_target *target, struct dbt_task_i
 	struct dbt_wait_source *source = &target->source;
 	struct dbt_execution execution = { .changes = 1 };
 	struct dbt_comment_reader *reader;
-	__u64 record = 0, since = 0;
+	__u64 record = 0;
 	__u32 zero = 0;
 
 	if (!read_comments || !source->comment_offset || !session_state)
@@ -245,17 +245,17 @@ static __noinline __u64 own_comment(struct dbt_target *target, struct dbt_task_i
 		return COMMENT_NOT_READ;
 	if (!record)
 		return COMMENT_NONE;
-	if (read_memory(0, &since, sizeof(since), record + source->since_offset))
+	if (read_memory(0, &execution.since, sizeof(execution.since), record + source->since_offset))
 		return COMMENT_NOT_READ;
-	if (!since)
+	if (!execution.since)
 		return COMMENT_NONE;
-	if (since != target->comment.since) {
+	if (execution.since != target->comment.since) {
+		/* The task itself is interrupted here: nothing changes from one read to the next. */
 		if (read_memory(0, &execution.changes, sizeof(execution.changes), record) ||
-		    read_memory(0, &execution.since, sizeof(execution.since), record + source->since_offset) ||
 		    read_memory(0, &execution.text, sizeof(execution.text), record + source->comment_offset))
 			return COMMENT_NOT_READ;
-		target->comment.comment = read_comment(0, reader, source, record, id, since, &execution);
-		target->comment.since = target->comment.comment == COMMENT_NOT_READ ? 0 : since;
+		target->comment.comment = read_comment(0, reader, source, record, id, execution.since, &execution);
+		target->comment.since = target->comment.comment == COMMENT_NOT_READ ? 0 : execution.since;
 		return target->comment.comment;
 	}
 	return target->comment.comment;

@@ -186,17 +186,20 @@ static __noinline bool own_fingerprint(__u64 address, __u64 *fingerprint)
 	return !reader.has_failed;
 }
 
-/* As own_fingerprint(), for another task. */
-static __always_inline bool other_fingerprint(struct task_struct *task, struct dbt_text_scratch *scratch, __u64 address,
-					      __u64 *fingerprint)
+/* The same for another task. */
+static __always_inline bool other_fingerprint(struct task_struct *task, __u64 address, __u64 *fingerprint)
 {
-	struct dbt_text_reader *reader = &scratch->reader;
-	struct dbt_text_context context = { .reader = reader, .task = task };
+	__u32 zero = 0;
+	struct dbt_text_scratch *scratch = bpf_map_lookup_elem(&text_scratch, &zero);
+	struct dbt_text_context context = { .task = task };
 
-	begin_reading(reader, address);
+	if (!scratch)
+		return false;
+	context.reader = &scratch->reader;
+	begin_reading(context.reader, address);
 	bpf_loop(TEXT_PIECES, read_other_piece, &context, 0);
-	*fingerprint = fingerprint_end(&reader->fingerprint);
-	return !reader->has_failed;
+	*fingerprint = fingerprint_end(&scratch->reader.fingerprint);
+	return !scratch->reader.has_failed;
 }
 
 /* Eight bytes at a time, up to a zero byte, and no more than go into a fingerprint. */
@@ -260,66 +263,53 @@ static __noinline bool hash_own_text(__u64 address, __u64 *hash)
 	return !reader.has_failed;
 }
 
-/* The same for another task. */
-static __always_inline bool hash_other_text(struct task_struct *task, struct dbt_text_scratch *scratch, __u64 address, __u64 *hash)
+/* The same for another task, whose text must be copied: it may change between two reads, and a hash would get the fingerprint of another
+ * text. */
+static __always_inline bool hash_other_text(struct task_struct *task, __u64 address, __u64 *hash)
 {
-	struct dbt_hash_reader *reader = &scratch->hash;
-	struct dbt_hash_context context = { .reader = reader, .task = task };
+	__u32 zero = 0;
+	struct dbt_text_scratch *scratch = bpf_map_lookup_elem(&text_scratch, &zero);
+	struct dbt_hash_context context = { .task = task };
 
-	if (!begin_hash(reader, address))
+	if (!scratch || !scratch->copy.address || !begin_hash(&scratch->hash, address))
 		return false;
+	context.reader = &scratch->hash;
 	bpf_loop(TEXT_PIECES, hash_other_piece, &context, 0);
-	*hash = reader->hash;
-	return !reader->has_failed;
+	*hash = scratch->hash.hash;
+	return !scratch->hash.has_failed;
 }
 
-/* The fingerprint of a text with this hash, if it is the session's last one, or was seen before. */
-static __always_inline bool known_fingerprint(struct dbt_text *last, __u64 *hash, __u64 *fingerprint)
+static __always_inline bool hash_text(struct task_struct *task, __u64 address, __u64 *hash)
+{
+	return is_other(task) ? hash_other_text(task, address, hash) : hash_own_text(address, hash);
+}
+
+static __always_inline bool fingerprint_text(struct task_struct *task, __u64 address, __u64 *fingerprint)
+{
+	return is_other(task) ? other_fingerprint(task, address, fingerprint) : own_fingerprint(address, fingerprint);
+}
+
+/* The fingerprint of the text at this address. A text that was seen before, or is this session's last one, is not read byte by byte again.
+ * `hash`: that of the text, 0 if it has none. False = it cannot be read. */
+static __always_inline bool fingerprint_by_hash(struct task_struct *task, __u64 address, struct dbt_text *last, __u64 *hash,
+						__u64 *fingerprint)
 {
 	__u64 *known;
 
+	if (!hash_text(task, address, hash)) {
+		*hash = 0;
+		return fingerprint_text(task, address, fingerprint);
+	}
 	if (*hash && *hash == last->hash) {
 		*fingerprint = last->fingerprint;
 		return true;
 	}
 	known = bpf_map_lookup_elem(&fingerprints, hash);
-	if (known)
+	if (known) {
 		*fingerprint = *known;
-	return known;
-}
-
-/* As own_fingerprint(), but a text that was seen before is not read byte by byte again. `hash`: that of the text, 0 if it has none. */
-static __always_inline bool own_fingerprint_by_hash(__u64 address, struct dbt_text *last, __u64 *hash, __u64 *fingerprint)
-{
-	if (!hash_own_text(address, hash)) {
-		*hash = 0;
-		return own_fingerprint(address, fingerprint);
-	}
-	if (known_fingerprint(last, hash, fingerprint))
 		return true;
-	if (!own_fingerprint(address, fingerprint))
-		return false;
-	bpf_map_update_elem(&fingerprints, hash, fingerprint, BPF_ANY);
-	return true;
-}
-
-/* The same for another task, whose text must be copied: it may change between two reads, and a hash would get the fingerprint of another
- * text. */
-static __always_inline bool other_fingerprint_by_hash(struct task_struct *task, __u64 address, struct dbt_text *last, __u64 *hash,
-						      __u64 *fingerprint)
-{
-	__u32 zero = 0;
-	struct dbt_text_scratch *scratch = bpf_map_lookup_elem(&text_scratch, &zero);
-
-	if (!scratch)
-		return false;
-	if (!scratch->copy.address || !hash_other_text(task, scratch, address, hash)) {
-		*hash = 0;
-		return other_fingerprint(task, scratch, address, fingerprint);
 	}
-	if (known_fingerprint(last, hash, fingerprint))
-		return true;
-	if (!other_fingerprint(task, scratch, address, fingerprint))
+	if (!fingerprint_text(task, address, fingerprint))
 		return false;
 	bpf_map_update_elem(&fingerprints, hash, fingerprint, BPF_ANY);
 	return true;
@@ -374,8 +364,7 @@ static __always_inline bool id_of_text(struct task_struct *task, struct dbt_wait
 		*fingerprint = 0;
 		return true;
 	}
-	return is_other(task) ? other_fingerprint_by_hash(task, address, last, hash, fingerprint) :
-				own_fingerprint_by_hash(address, last, hash, fingerprint);
+	return fingerprint_by_hash(task, address, last, hash, fingerprint);
 }
 
 /* Notes the fingerprint of an execution's text. False = it is not known, or the session has changed its record meanwhile. */

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -129,7 +128,6 @@ pub enum Detail {
     Sums,
 }
 
-/// Reads files until they end, or until Ctrl-C. If they cannot be read, nothing that was written remains.
 /// Refuses what is not a file of another tool, and what would count twice.
 fn check(files: &[PathBuf]) -> anyhow::Result<()> {
     let mut seen: HashMap<(u64, u64), &Path> = HashMap::new();
@@ -149,7 +147,7 @@ fn check(files: &[PathBuf]) -> anyhow::Result<()> {
             return Err(Usage(format!("{} is {what}", path.display())).into());
         }
         if metadata.is_file()
-            && let Some(first) = seen.insert((metadata.dev(), metadata.ino()), path)
+            && let Some(first) = seen.insert(inputs::identity(&metadata), path)
         {
             return Err(Usage(match first == path {
                 true => format!("{} is given twice", path.display()),
@@ -161,6 +159,7 @@ fn check(files: &[PathBuf]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Reads files until they end, or until Ctrl-C. If they cannot be read, nothing that was written remains.
 fn read(
     files: &[PathBuf],
     about: &FileOptions,

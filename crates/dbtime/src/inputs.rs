@@ -6,10 +6,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// Device and inode of each.
+/// See [`identity`].
 static READ: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
 
-fn identity(of: &Metadata) -> (u64, u64) {
+/// Device and inode of a file.
+pub fn identity(of: &Metadata) -> (u64, u64) {
     (of.dev(), of.ino())
 }
 

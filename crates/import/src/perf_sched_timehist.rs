@@ -56,7 +56,7 @@ impl Importer for PerfSchedTimehist {
         while let Some(line) = lines.next_line() {
             reader.line(line);
         }
-        if reader.has_summary && !reader.has_switches {
+        if reader.in_summary && !reader.switches.has_any() {
             return Err(ImportError::OnlySummary {
                 path: path.to_path_buf(),
                 wanted: "switches",
@@ -121,8 +121,6 @@ struct Reader<'a> {
     /// CPUs on which a switch was seen.
     cpus: HashMap<u32, i64>,
     in_summary: bool,
-    has_summary: bool,
-    has_switches: bool,
     without_state: bool,
 }
 
@@ -134,8 +132,6 @@ impl<'a> Reader<'a> {
             tasks: HashMap::new(),
             cpus: HashMap::new(),
             in_summary: false,
-            has_summary: false,
-            has_switches: false,
             without_state: false,
         }
     }
@@ -148,7 +144,6 @@ impl<'a> Reader<'a> {
         }
         if words == SUMMARY {
             self.in_summary = true;
-            self.has_summary = true;
             return;
         }
         if let Some(columns) = Columns::of(text) {
@@ -161,10 +156,7 @@ impl<'a> Reader<'a> {
         }
         match event(text, self.columns.cpus).filter(|_| line.ended) {
             Some((time, cpu, task, what)) => match what {
-                What::Switch(times) => {
-                    self.has_switches = true;
-                    self.switch(time, cpu, &task, &times);
-                }
+                What::Switch(times) => self.switch(time, cpu, &task, &times),
                 What::Awakened(woken) => self.wake(time, &task, &woken),
                 What::Migrated(moved) => self.tasks.entry(moved.tid).or_default().migrations += 1,
             },
@@ -274,8 +266,7 @@ impl<'a> Reader<'a> {
         if !self.switches.has_any() {
             let path = self.switches.file.path.clone();
             self.switches.into.problem(format!(
-                "{path}: no lines of context switches: what 'perf sched timehist' prints with -s alone, or \
-                 of wakeups, has no times to add up"
+                "{path}: no lines of context switches: wakeups alone have no times to add up"
             ));
         }
         self.switches.finish(lines);

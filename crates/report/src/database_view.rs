@@ -28,7 +28,7 @@ use dbtime_model::recording::Meta;
 use dbtime_model::{Wait, WaitKind};
 use serde::Serialize;
 
-use crate::explanation::{Missing, explain};
+use crate::explanation::{explain, missing_side};
 use crate::fields;
 use crate::group::Dimension;
 use crate::ledger::Section;
@@ -238,15 +238,9 @@ impl DatabaseViewBuilder {
             by_event,
             explanation: String::new(),
         };
-        let missing = match who {
-            Who::NoDatabase => Some(Missing::Waits),
-            Who::Files if !db_time.knows_states() => Some(Missing::States),
-            Who::Trace if !db_time.knows_states() => Some(Missing::StatesOfTrace),
-            _ => None,
-        };
+        let missing = missing_side(who, db_time.knows_states());
         view.has_both_sides = missing.is_none();
-        view.explanation =
-            missing.map_or_else(|| explain(&view), |missing| missing.explanation().to_string());
+        view.explanation = missing.map_or_else(|| explain(&view), str::to_string);
         view
     }
 }

@@ -1,36 +1,25 @@
 //! Puts the reconciliation of the database's view with DB time into a few sentences.
 
-use crate::database_view::DatabaseView;
+use crate::database_view::{DatabaseView, Who};
 use crate::sums::percent;
 
 /// Less than this part of DB time, in percent, is not worth a sentence.
 pub(crate) const WORTH_MENTIONING: f64 = 5.0;
 
-/// Why there is nothing to compare.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Missing {
-    /// What the database says.
-    Waits,
-    /// What the operating system saw.
-    States,
-    /// That, and it is an SQL trace.
-    StatesOfTrace,
-}
-
-impl Missing {
-    pub(crate) fn explanation(self) -> &'static str {
-        match self {
-            Missing::Waits => {
-                "No wait events were recorded, so there is no view of a database to compare with what the operating system saw."
-            }
-            Missing::States => {
-                "The source does not say what the operating system did, so the database's own view cannot be checked against it."
-            }
-            Missing::StatesOfTrace => {
-                "An SQL trace does not say what the operating system did, so the database's own view cannot be checked against \
-                 it. The time breakdown of the trace holds CPU and waits against elapsed time."
-            }
-        }
+/// Why there is nothing to compare; none: both sides are known. `knows_states`: the source says what the operating system saw.
+pub(crate) fn missing_side(who: Who, knows_states: bool) -> Option<&'static str> {
+    match who {
+        Who::NoDatabase => Some(
+            "No wait events were recorded, so there is no view of a database to compare with what the operating system saw.",
+        ),
+        Who::Files if !knows_states => Some(
+            "The source does not say what the operating system did, so the database's own view cannot be checked against it.",
+        ),
+        Who::Trace if !knows_states => Some(
+            "An SQL trace does not say what the operating system did, so the database's own view cannot be checked against \
+             it. The time breakdown of the trace holds CPU and waits against elapsed time.",
+        ),
+        Who::Dbtime | Who::Files | Who::Trace => None,
     }
 }
 

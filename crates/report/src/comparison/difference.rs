@@ -129,17 +129,15 @@ impl Difference {
             };
         }
         text.push('.');
-        match latencies.map(|latency| (latency.count() < FEW).then(|| latency.count())) {
-            [None, None] => {}
+        let one = |count, label| format!(" Only {count} of them in {label}: that may be chance.");
+        text += &match latencies.map(|latency| Some(latency.count()).filter(|count| *count < FEW)) {
+            [None, None] => String::new(),
+            [Some(first), None] => one(first, labels[0]),
+            [None, Some(second)] => one(second, labels[1]),
             [Some(first), Some(second)] => {
-                text += &format!(" There are only {first} and {second} of them: that may be chance.");
+                format!(" There are only {first} and {second} of them: that may be chance.")
             }
-            [one, other] => {
-                let label = labels[usize::from(one.is_none())];
-                let count = one.or(other).unwrap_or_default();
-                text += &format!(" Only {count} of them in {label}: that may be chance.");
-            }
-        }
+        };
         text
     }
 }
