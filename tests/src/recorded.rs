@@ -159,7 +159,7 @@ impl Recorded {
     fn session_by_id(&self, id: SessionId) -> SessionTime {
         let mut counters = BTreeMap::new();
         for row in self.counters.iter().filter(|row| row.session == id) {
-            *counters.entry(row.name.clone()).or_insert(0) += row.value.max(0).cast_unsigned();
+            *counters.entry(row.name.to_string()).or_insert(0) += row.value.max(0).cast_unsigned();
         }
         let sum = |name: &str| counters.get(name).copied().unwrap_or(0);
         SessionTime {

@@ -334,7 +334,7 @@ fn said(recording: &Recording, first: i64, last: i64) -> Said {
             continue;
         }
         let wait = match row.wait_class == row.wait_event {
-            true => row.wait_class,
+            true => row.wait_class.to_string(),
             false => format!("{}:{}", row.wait_class, row.wait_event),
         };
         let cell = said.cells.entry((wait, state)).or_default();

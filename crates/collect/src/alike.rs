@@ -97,7 +97,7 @@ mod tests {
 
     fn title(backend_type: &str, user: &str) -> Title {
         Title {
-            backend_type: BackendType(backend_type.to_string()),
+            backend_type: BackendType(backend_type.into()),
             user: user.to_string(),
             database: "shop".to_string(),
             client: "[local]".to_string(),

@@ -2,8 +2,8 @@
 //! mean. One implementation per kind of database.
 
 use std::rc::Rc;
-use std::sync::Arc;
 
+use arcstr::ArcStr;
 use dbtime_model::recording::DatabaseMeta;
 use dbtime_model::{SessionState, Wait};
 
@@ -394,12 +394,12 @@ pub(crate) trait Database {
     }
 
     /// The relation that a file (a path below the data directory) belongs to. None: it belongs to none, or that is not known.
-    fn relation_of_file(&mut self, _path: &str) -> Option<Arc<str>> {
+    fn relation_of_file(&mut self, _path: &str) -> Option<ArcStr> {
         None
     }
 
     /// The name of the relation with this id in this database (0 = it belongs to all of them). None when it is not known.
-    fn relation_name(&mut self, _database: u32, _id: u32) -> Option<Arc<str>> {
+    fn relation_name(&mut self, _database: u32, _id: u32) -> Option<ArcStr> {
         None
     }
 

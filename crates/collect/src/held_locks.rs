@@ -2,10 +2,9 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arcstr::ArcStr;
 use dbtime_model::{HeldLockRow, SessionId};
 
 use crate::accounting::Spent;
@@ -73,11 +72,11 @@ impl HeldId {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LockName {
     /// As the wait event of a session that waits for it.
-    pub(crate) name: Rc<str>,
+    pub(crate) name: ArcStr,
     /// See [`HeldLockRow::number`].
     pub(crate) number: Option<u32>,
     /// See [`HeldLockRow::file`].
-    pub(crate) file: Arc<str>,
+    pub(crate) file: ArcStr,
     /// See [`HeldLockRow::block`].
     pub(crate) block: Option<u32>,
 }
@@ -214,16 +213,16 @@ impl HeldLocks {
             time,
             session,
             statement: spent.statement,
-            lock: lock.named.name.to_string(),
+            lock: lock.named.name.clone(),
             number: lock.named.number,
             address: lock.address,
-            file: Arc::clone(&lock.named.file),
-            relation: Arc::default(),
+            file: ArcStr::clone(&lock.named.file),
+            relation: ArcStr::new(),
             block: lock.named.block,
             exclusive: lock.exclusive,
             mode_unknown: false,
-            wait_class: spent.wait.class.to_string(),
-            wait_event: spent.wait.event.to_string(),
+            wait_class: spent.wait.class.clone(),
+            wait_event: spent.wait.event.clone(),
             state: spent.state,
             kernel_stack: spent.kernel_stack,
             user_stack: spent.user_stack,

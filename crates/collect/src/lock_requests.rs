@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::RangeInclusive;
 
+use arcstr::literal;
 use dbtime_model::counter::{self, lock_looks};
 use dbtime_model::{CounterRow, LockRow, Rows, SessionId, SessionState};
 
@@ -336,7 +337,7 @@ impl Run {
                 },
                 statement: part.executed.statement,
                 session_state: part.executed.session_state,
-                kind: target.kind.to_string(),
+                kind: target.kind.into(),
                 database: target.database,
                 relation: target.relation,
                 relation_name: String::new(),
@@ -349,7 +350,7 @@ impl Run {
                 classid: target.classid,
                 objid: target.objid,
                 objsubid: target.objsubid,
-                mode: key.mode.to_string(),
+                mode: key.mode.into(),
                 granted: key.granted,
                 fast_path: part.fast_path,
                 ns: part.ns,
@@ -365,8 +366,8 @@ fn count(rows: &mut Rows, time: i64, name: &str, value: u64) {
         rows.counters.push(CounterRow {
             time,
             session: SessionId::RECORDER,
-            source: counter::LOCK_LOOKS.to_string(),
-            name: name.to_string(),
+            source: literal!(counter::LOCK_LOOKS),
+            name: name.into(),
             value: i64::try_from(value).unwrap_or(i64::MAX),
             ..CounterRow::default()
         });

@@ -2,8 +2,8 @@
 //! some microseconds more, so this ends by itself: when its time is up, or when it costs too much.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 
+use arcstr::ArcStr;
 use dbtime_model::{LockUse, LockUseSums, LockUses, SessionId, StackId};
 
 use crate::CollectError;
@@ -62,7 +62,7 @@ pub(crate) trait LockWords {
     fn lock(&mut self, lock: RawLock) -> LockName;
 
     /// The relation that a file belongs to; empty if none, or not known.
-    fn relation(&mut self, file: &str) -> Arc<str>;
+    fn relation(&mut self, file: &str) -> ArcStr;
 
     /// The place in a process's code from which a function was called, and where that code was called from (0 = not known).
     fn code(&mut self, pid: u32, caller: u64, outer: u64) -> StackId;

@@ -1,5 +1,6 @@
 //! What the kernel counts for every task: switches, faults, calls and bytes. Growth becomes rows of `counters`.
 
+use arcstr::{ArcStr, literal};
 use dbtime_model::counter::{self, task};
 use dbtime_model::{CounterRow, SessionId};
 
@@ -103,8 +104,8 @@ impl Counted {
                     rows.push(CounterRow {
                         time,
                         session,
-                        source: counter::KERNEL.to_string(),
-                        name: name.to_string(),
+                        source: literal!(counter::KERNEL),
+                        name: name.clone(),
                         value: value.try_into().unwrap_or(i64::MAX),
                         ..CounterRow::default()
                     });
@@ -121,27 +122,33 @@ impl Counted {
 }
 
 /// None: the kernel does not count it.
-fn named(
-    counts: &TaskCounts,
-    (user, kernel): (u64, u64),
-) -> impl Iterator<Item = (&'static str, Option<u64>)> {
+fn named(counts: &TaskCounts, (user, kernel): (u64, u64)) -> impl Iterator<Item = (ArcStr, Option<u64>)> {
     let calls = |of: fn(&Calls) -> u64| counts.calls.as_ref().map(of);
     let bytes = |of: fn(&Bytes) -> u64| counts.bytes.as_ref().map(of);
     [
-        (task::UTIME_NS, Some(user)),
-        (task::STIME_NS, Some(kernel)),
-        (task::VOLUNTARY_SWITCHES, Some(counts.voluntary_switches)),
-        (task::INVOLUNTARY_SWITCHES, Some(counts.involuntary_switches)),
-        (task::MINOR_FAULTS, Some(counts.minor_faults)),
-        (task::MAJOR_FAULTS, Some(counts.major_faults)),
-        (task::RCHAR, calls(|calls| calls.rchar)),
-        (task::WCHAR, calls(|calls| calls.wchar)),
-        (task::SYSCR, calls(|calls| calls.syscr)),
-        (task::SYSCW, calls(|calls| calls.syscw)),
-        (task::READ_BYTES, bytes(|bytes| bytes.read)),
-        (task::WRITE_BYTES, bytes(|bytes| bytes.write)),
-        (task::CANCELLED_WRITE_BYTES, bytes(|bytes| bytes.cancelled_write)),
-        (task::BLKIO_DELAY_NS, counts.blkio_delay_ns),
+        (literal!(task::UTIME_NS), Some(user)),
+        (literal!(task::STIME_NS), Some(kernel)),
+        (
+            literal!(task::VOLUNTARY_SWITCHES),
+            Some(counts.voluntary_switches),
+        ),
+        (
+            literal!(task::INVOLUNTARY_SWITCHES),
+            Some(counts.involuntary_switches),
+        ),
+        (literal!(task::MINOR_FAULTS), Some(counts.minor_faults)),
+        (literal!(task::MAJOR_FAULTS), Some(counts.major_faults)),
+        (literal!(task::RCHAR), calls(|calls| calls.rchar)),
+        (literal!(task::WCHAR), calls(|calls| calls.wchar)),
+        (literal!(task::SYSCR), calls(|calls| calls.syscr)),
+        (literal!(task::SYSCW), calls(|calls| calls.syscw)),
+        (literal!(task::READ_BYTES), bytes(|bytes| bytes.read)),
+        (literal!(task::WRITE_BYTES), bytes(|bytes| bytes.write)),
+        (
+            literal!(task::CANCELLED_WRITE_BYTES),
+            bytes(|bytes| bytes.cancelled_write),
+        ),
+        (literal!(task::BLKIO_DELAY_NS), counts.blkio_delay_ns),
     ]
     .into_iter()
 }

@@ -65,7 +65,7 @@ impl EventNames {
     /// The wait of an event number.
     pub(crate) fn wait(&self, number: u64, events: &mut Events) -> Wait {
         match self.0.get(&number) {
-            None => Wait::event(UNCLASSIFIED, &format!("event#={number}"), false),
+            None => Wait::event(UNCLASSIFIED, format!("event#={number}"), false),
             Some((name, class)) if class.is_empty() => {
                 let id = events.id(name.as_bytes());
                 events.get(id).wait.clone()

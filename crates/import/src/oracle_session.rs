@@ -15,7 +15,7 @@ pub(crate) fn described(sid: &str, is_background: bool, user: &str, program: &st
         false => BackendType::CLIENT,
     };
     SessionRow {
-        backend_type: kind.to_string(),
+        backend_type: kind.into(),
         user: user.to_string(),
         title: [sid, user, program]
             .map(str::trim)

@@ -243,8 +243,8 @@ impl Samples {
                     session: SessionId(0),
                     statement: 0,
                     plan: 0,
-                    wait_class: wait.class.to_string(),
-                    wait_event: wait.event.to_string(),
+                    wait_class: wait.class.clone(),
+                    wait_event: wait.event.clone(),
                     idle: wait.idle,
                     state: place.state,
                     kernel_stack: ids[place.kernel as usize],
@@ -262,7 +262,7 @@ impl Samples {
             let session = SessionRow {
                 pid: process.pid,
                 started: first.unwrap_or(0).saturating_mul(SECOND_US),
-                backend_type: process.backend_type.to_string(),
+                backend_type: process.backend_type.into(),
                 leader_pid: process.leader_pid,
                 title: process.title.clone(),
                 ..SessionRow::default()

@@ -135,8 +135,8 @@ impl Interval {
         into.counter(CounterRow {
             time: self.last_second(),
             session,
-            source: counter::SNAPPER.to_string(),
-            name: format!("{prefix}{name}"),
+            source: counter::SNAPPER.into(),
+            name: format!("{prefix}{name}").into(),
             value,
             ..CounterRow::default()
         });
@@ -159,8 +159,8 @@ impl Interval {
             session,
             statement: 0,
             plan: 0,
-            wait_class: wait.class.to_string(),
-            wait_event: wait.event.to_string(),
+            wait_class: wait.class.clone(),
+            wait_event: wait.event.clone(),
             idle: wait.idle,
             state,
             session_state: SessionState::None,

@@ -172,7 +172,7 @@ impl<'a> Switches<'a> {
                 pid: *tid,
                 leader_pid: task.process,
                 title: task.name.clone(),
-                backend_type: BackendType::PROCESS.to_string(),
+                backend_type: BackendType::PROCESS.into(),
                 started: task.first_second.saturating_mul(SECOND_US),
                 ..SessionRow::default()
             };

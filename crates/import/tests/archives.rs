@@ -52,7 +52,7 @@ fn import(bytes: &[u8]) -> Result<Whole, ImportError> {
 fn activity(rows: &Rows) -> BTreeMap<(i64, u64, String), (u64, u64)> {
     let mut sums = BTreeMap::new();
     for row in &rows.activity {
-        let key = (row.time, row.statement, row.wait_event.clone());
+        let key = (row.time, row.statement, row.wait_event.to_string());
         let sum: &mut (u64, u64) = sums.entry(key).or_default();
         *sum = (sum.0 + row.ns, sum.1 + row.count);
     }

@@ -33,7 +33,7 @@ fn counters(imported: &Whole) -> BTreeMap<(String, String), i64> {
             (counter::SNAPPER, BEGIN_US + 10_000_000)
         );
         *sums
-            .entry((sids[&row.session].to_string(), row.name.clone()))
+            .entry((sids[&row.session].to_string(), row.name.to_string()))
             .or_default() += row.value;
     }
     sums

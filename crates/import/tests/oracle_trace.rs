@@ -511,7 +511,7 @@ fn statement_counters(rows: &Rows) -> BTreeMap<(String, u64, String), i64> {
     for row in rows.counters.iter().filter(|row| row.statement != 0) {
         let statement = rows.statements.iter().find(|of| of.id == row.statement);
         let sql_id = statement.expect("a statement").sql_id.clone();
-        *sums.entry((sql_id, row.plan, row.name.clone())).or_default() += row.value;
+        *sums.entry((sql_id, row.plan, row.name.to_string())).or_default() += row.value;
     }
     sums
 }

@@ -49,7 +49,7 @@ fn counters(imported: &Whole) -> BTreeMap<(i64, String, String), i64> {
         assert_eq!(row.source, counter::SNAPPER);
         let sid = sids.get(&row.session).copied().unwrap_or_default();
         *sums
-            .entry((row.time, sid.to_string(), row.name.clone()))
+            .entry((row.time, sid.to_string(), row.name.to_string()))
             .or_default() += row.value;
     }
     sums

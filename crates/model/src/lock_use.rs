@@ -4,7 +4,8 @@
 //! is only observed for some seconds.
 
 use std::ops::AddAssign;
-use std::sync::Arc;
+
+use arcstr::ArcStr;
 
 use crate::{SessionId, StackId};
 
@@ -20,9 +21,9 @@ pub struct LockUse {
     /// Its address in the server's memory; 0 = those of this name are not told apart, for lack of room.
     pub address: u64,
     /// See [`HeldLockRow::file`](crate::HeldLockRow::file).
-    pub file: Arc<str>,
+    pub file: ArcStr,
     /// See [`HeldLockRow::relation`](crate::HeldLockRow::relation).
-    pub relation: Arc<str>,
+    pub relation: ArcStr,
     /// See [`HeldLockRow::block`](crate::HeldLockRow::block).
     pub block: Option<u32>,
     /// Nobody else can hold it meanwhile.

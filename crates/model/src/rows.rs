@@ -1,7 +1,6 @@
 //! The rows of a recording. One struct per table; `docs/SCHEMA.md` is written from this file.
 
-use std::sync::Arc;
-
+use arcstr::ArcStr;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
@@ -31,9 +30,11 @@ pub struct ActivityRow {
     #[serde(default)]
     pub plan: i64,
     /// See [`Wait::class`].
-    pub wait_class: String,
+    #[serde(deserialize_with = "crate::word::deserialize")]
+    pub wait_class: ArcStr,
     /// See [`Wait::event`].
-    pub wait_event: String,
+    #[serde(deserialize_with = "crate::word::deserialize")]
+    pub wait_event: ArcStr,
     /// See [`Wait::idle`].
     pub idle: bool,
     /// What the operating system says.
@@ -82,7 +83,7 @@ pub struct LatencyRow {
     pub session: SessionId,
     /// See [`crate::latency::kind`].
     #[serde(deserialize_with = "crate::word::deserialize")]
-    pub kind: Arc<str>,
+    pub kind: ArcStr,
     /// What the session executed, as in [`ActivityRow::statement`]; 0 = not known, or it does not apply. For commands since 1.6, for what
     /// `dbtime sched` measures since 1.16, for all others since 1.17.
     #[serde(default)]
@@ -92,10 +93,10 @@ pub struct LatencyRow {
     pub plan: i64,
     /// Name of the event: `class:event` of a wait (`CPU` = in none), system call, block operation (`read`, `write` …).
     #[serde(deserialize_with = "crate::word::deserialize")]
-    pub name: Arc<str>,
+    pub name: ArcStr,
     /// Block device, empty when it does not apply.
     #[serde(deserialize_with = "crate::word::deserialize")]
-    pub device: Arc<str>,
+    pub device: ArcStr,
     /// Bytes of the request, 0 when it does not apply.
     pub bytes: u64,
     /// Blocks of the database that were read or written, 0 when it does not apply. A source that reports blocks does not say how large
@@ -104,14 +105,14 @@ pub struct LatencyRow {
     pub blocks: u64,
     /// See [`crate::latency::source`]; empty when it does not apply.
     #[serde(deserialize_with = "crate::word::deserialize")]
-    pub source: Arc<str>,
+    pub source: ArcStr,
     /// File that was read, relative to the data directory if it is there; empty when not known.
     #[serde(default, deserialize_with = "crate::word::deserialize")]
-    pub file: Arc<str>,
+    pub file: ArcStr,
     /// The relation that the file belongs to, as `schema.name`; for long values that are stored apart `schema.name (toast)`, for their
     /// index `schema.name (toast index)`. Empty if it belongs to none, or that is not known. Since 1.14.
     #[serde(default, deserialize_with = "crate::word::deserialize")]
-    pub relation: Arc<str>,
+    pub relation: ArcStr,
     /// Lower bound of the bucket in nanoseconds; see [`crate::latency::bounds_of`].
     pub from_ns: u64,
     /// Upper bound of the bucket in nanoseconds, exclusive.
@@ -196,9 +197,11 @@ pub struct SwitchRow {
     /// What the operating system says about `wait_ns`; `runnable` if it had not gone to sleep.
     pub wait_state: State,
     /// Wait event in which it had left its CPU, see [`Wait::class`].
-    pub wait_class: String,
+    #[serde(deserialize_with = "crate::word::deserialize")]
+    pub wait_class: ArcStr,
     /// See [`Wait::event`].
-    pub wait_event: String,
+    #[serde(deserialize_with = "crate::word::deserialize")]
+    pub wait_event: ArcStr,
     /// In which state it left its CPU at `time_ns`: `runnable` = it was preempted, or yielded.
     pub state: State,
     /// Who ended the sleep; empty = nobody, or not known.
@@ -229,9 +232,11 @@ pub struct CauseRow {
     /// What it executed, as in [`ActivityRow::statement`].
     pub statement: u64,
     /// See [`Wait::class`].
-    pub wait_class: String,
+    #[serde(deserialize_with = "crate::word::deserialize")]
+    pub wait_class: ArcStr,
     /// See [`Wait::event`].
-    pub wait_event: String,
+    #[serde(deserialize_with = "crate::word::deserialize")]
+    pub wait_event: ArcStr,
     /// What the operating system says about it.
     pub state: State,
     /// What the chain ended at.
@@ -254,7 +259,8 @@ pub struct HeldLockRow {
     pub statement: u64,
     /// Name of the lock, or of several alike: that of the wait event of those who wait for it. Empty: which it held, and whether it held
     /// one, could not be read; so much of its time is not known.
-    pub lock: String,
+    #[serde(deserialize_with = "crate::word::deserialize")]
+    pub lock: ArcStr,
     /// Which of several alike, from 0, if the database numbers them (PostgreSQL: partitions).
     pub number: Option<u32>,
     /// Its address in the server's memory; 0 = not known. In dynamic shared memory each process has its own address.
@@ -262,10 +268,10 @@ pub struct HeldLockRow {
     /// File with the page that it protects, relative to the data directory, without segment number. Empty: it protects no page, or that is
     /// not known. Since 1.15.
     #[serde(default, deserialize_with = "crate::word::deserialize")]
-    pub file: Arc<str>,
+    pub file: ArcStr,
     /// The relation that the file belongs to, as in [`LatencyRow::relation`]. Since 1.15.
     #[serde(default, deserialize_with = "crate::word::deserialize")]
-    pub relation: Arc<str>,
+    pub relation: ArcStr,
     /// The page, counted from 0 over all segments of the file. Since 1.15.
     #[serde(default)]
     pub block: Option<u32>,
@@ -275,9 +281,11 @@ pub struct HeldLockRow {
     #[serde(default)]
     pub mode_unknown: bool,
     /// See [`Wait::class`].
-    pub wait_class: String,
+    #[serde(deserialize_with = "crate::word::deserialize")]
+    pub wait_class: ArcStr,
     /// See [`Wait::event`].
-    pub wait_event: String,
+    #[serde(deserialize_with = "crate::word::deserialize")]
+    pub wait_event: ArcStr,
     /// What the operating system says about the session.
     pub state: State,
     /// See [`ActivityRow::kernel_stack`].
@@ -311,7 +319,8 @@ pub struct LockRow {
     /// What the database says about the session as a whole.
     pub session_state: SessionState,
     /// What is locked, as the database calls it (PostgreSQL: `pg_locks.locktype`).
-    pub kind: String,
+    #[serde(deserialize_with = "crate::word::deserialize")]
+    pub kind: ArcStr,
     /// Database, 0 = of no database in particular.
     pub database: Option<u32>,
     /// Relation.
@@ -334,7 +343,8 @@ pub struct LockRow {
     /// Part of the object; for an advisory lock, 1 = one key, 2 = two.
     pub objsubid: Option<u32>,
     /// The mode that it held or wanted, as the database calls it.
-    pub mode: String,
+    #[serde(deserialize_with = "crate::word::deserialize")]
+    pub mode: ArcStr,
     /// It held the lock; otherwise it waited for it.
     pub granted: bool,
     /// The lock was kept with the session, where nobody can wait for it, and not in the shared table.
@@ -359,9 +369,11 @@ pub struct CauseLink {
     /// What the database says about it as a whole.
     pub session_state: SessionState,
     /// See [`Wait::class`].
-    pub wait_class: String,
+    #[serde(deserialize_with = "crate::word::deserialize")]
+    pub wait_class: ArcStr,
     /// See [`Wait::event`].
-    pub wait_event: String,
+    #[serde(deserialize_with = "crate::word::deserialize")]
+    pub wait_event: ArcStr,
     /// What the operating system says about it; `cpu` = it was not off CPU.
     pub state: State,
     /// See [`ActivityRow::kernel_stack`]. Since 1.8.
@@ -441,9 +453,11 @@ pub struct CounterRow {
     #[serde(default)]
     pub plan: u64,
     /// Who reports it: `kernel`, `dbtime`, a database.
-    pub source: String,
+    #[serde(deserialize_with = "crate::word::deserialize")]
+    pub source: ArcStr,
     /// Name of the value, unit included where it has one (`on_cpu_ns`).
-    pub name: String,
+    #[serde(deserialize_with = "crate::word::deserialize")]
+    pub name: ArcStr,
     /// Growth since the previous row.
     pub value: i64,
 }
@@ -769,7 +783,8 @@ pub struct SessionRow {
     /// When the process started, microseconds since the Unix epoch.
     pub started: i64,
     /// See [`Session::backend_type`].
-    pub backend_type: String,
+    #[serde(deserialize_with = "crate::word::deserialize")]
+    pub backend_type: ArcStr,
     /// See [`Session::user`].
     pub user: String,
     /// See [`Session::database`].

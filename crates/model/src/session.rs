@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use arcstr::ArcStr;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -27,7 +28,7 @@ impl SessionId {
 /// time depends on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct BackendType(pub String);
+pub struct BackendType(#[serde(deserialize_with = "crate::word::deserialize")] pub ArcStr);
 
 impl BackendType {
     /// A client's connection.

@@ -2,7 +2,8 @@
 //! imported turns are treated alike.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+
+use arcstr::ArcStr;
 
 use crate::latency::{bounds_of, bucket_of, kind};
 use crate::{
@@ -37,7 +38,7 @@ pub struct Turn {
     /// See [`SwitchRow::state`].
     pub state: State,
     /// See [`SwitchRow::waker`].
-    pub waker: Arc<str>,
+    pub waker: ArcStr,
     /// How often it was moved while it was off CPU.
     pub migrations: u64,
     /// See [`SwitchRow::migrated`].
@@ -45,7 +46,7 @@ pub struct Turn {
     /// See [`SwitchRow::priority`].
     pub priority: Option<i32>,
     /// Who had the CPU during the delay, and for how many nanoseconds; each name once.
-    pub instead: Vec<(Arc<str>, u64)>,
+    pub instead: Vec<(ArcStr, u64)>,
     /// See [`SwitchRow::statement`].
     pub statement: u64,
     /// See [`SwitchRow::wait_statement`].
@@ -78,7 +79,7 @@ struct LatencyCell {
     session: SessionId,
     statement: u64,
     kind: &'static str,
-    name: Arc<str>,
+    name: ArcStr,
     bucket: u16,
 }
 
@@ -107,8 +108,8 @@ pub struct Turns {
     counters: HashMap<(i64, SessionId, u64, &'static str), i64>,
     switches: Vec<SwitchRow>,
     /// Names that latencies use for the wait events and states seen so far.
-    events: HashMap<Wait, Arc<str>>,
-    states: HashMap<State, Arc<str>>,
+    events: HashMap<Wait, ArcStr>,
+    states: HashMap<State, ArcStr>,
     /// Turns added, see [`crate::recording::Scheduling::switches`].
     pub switches_seen: u64,
     /// Of these, how many became a row.
@@ -159,7 +160,7 @@ impl Turns {
         }
         match turn.run_ns {
             Some(ns) => {
-                let state = Arc::clone(
+                let state = ArcStr::clone(
                     self.states
                         .entry(turn.state)
                         .or_insert_with(|| turn.state.as_str().into()),
@@ -180,8 +181,8 @@ impl Turns {
                 delay_ns: turn.delay_ns,
                 run_ns: turn.run_ns,
                 wait_state: turn.wait_state,
-                wait_class: turn.wait.class.to_string(),
-                wait_event: turn.wait.event.to_string(),
+                wait_class: turn.wait.class.clone(),
+                wait_event: turn.wait.event.clone(),
                 state: turn.state,
                 waker: turn.waker.to_string(),
                 migrated: turn.migrated,
@@ -233,8 +234,8 @@ impl Turns {
                 session: cell.whose.session,
                 statement: cell.whose.statement,
                 plan: 0,
-                wait_class: cell.wait.class.to_string(),
-                wait_event: cell.wait.event.to_string(),
+                wait_class: cell.wait.class.clone(),
+                wait_event: cell.wait.event.clone(),
                 idle: cell.wait.is_idle_in(cell.whose.session_state),
                 state: cell.state,
                 kernel_stack: NO_STACK,
@@ -297,8 +298,8 @@ impl Turns {
                 time: second.saturating_mul(SECOND_US),
                 session,
                 statement,
-                source: counter::KERNEL.to_string(),
-                name: name.to_string(),
+                source: counter::KERNEL.into(),
+                name: name.into(),
                 value,
                 ..CounterRow::default()
             })
@@ -331,28 +332,28 @@ impl Turns {
         self.activity.entry(cell).or_default().add(ns);
     }
 
-    fn latency(&mut self, end_ns: i64, whose: Whose, kind: &'static str, name: &Arc<str>, ns: u64) {
+    fn latency(&mut self, end_ns: i64, whose: Whose, kind: &'static str, name: &ArcStr, ns: u64) {
         let cell = LatencyCell {
             second: end_ns.div_euclid(SECOND_NS),
             session: whose.session,
             statement: whose.statement,
             kind,
-            name: Arc::clone(name),
+            name: ArcStr::clone(name),
             bucket: bucket_of(ns),
         };
         self.latency.entry(cell).or_default().add(ns);
     }
 
     /// The name of a wait event in latencies: see [`LatencyRow::name`].
-    fn event_name(&mut self, wait: &Wait) -> Arc<str> {
+    fn event_name(&mut self, wait: &Wait) -> ArcStr {
         if let Some(name) = self.events.get(wait) {
-            return Arc::clone(name);
+            return ArcStr::clone(name);
         }
-        let name: Arc<str> = match wait.kind() {
+        let name: ArcStr = match wait.kind() {
             WaitKind::None => Wait::NONE.into(),
             WaitKind::Event | WaitKind::Unknown => format!("{}:{}", wait.class, wait.event).into(),
         };
-        self.events.insert(wait.clone(), Arc::clone(&name));
+        self.events.insert(wait.clone(), ArcStr::clone(&name));
         name
     }
 }

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+
+use arcstr::{ArcStr, literal};
 
 use crate::SessionState;
 
@@ -11,9 +12,9 @@ use crate::SessionState;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Wait {
     /// Wait class, for example `IO`. `CPU` when the session was in no wait event.
-    pub class: Arc<str>,
+    pub class: ArcStr,
     /// Wait event, for example `DataFileRead`.
-    pub event: Arc<str>,
+    pub event: ArcStr,
     /// The session waits for work: not part of DB time. Decided where the event was decoded.
     pub idle: bool,
 }
@@ -38,7 +39,7 @@ impl Wait {
     pub const NO_CPU: &'static str = " (no CPU)";
 
     /// A wait event in the database's words.
-    pub fn event(class: &str, event: &str, idle: bool) -> Wait {
+    pub fn event(class: impl Into<ArcStr>, event: impl Into<ArcStr>, idle: bool) -> Wait {
         Wait {
             class: class.into(),
             event: event.into(),
@@ -53,33 +54,33 @@ impl Wait {
 
     /// The session was in no wait event.
     pub fn none() -> Wait {
-        Wait::event(Wait::NONE, Wait::NONE, false)
+        Wait::event(literal!(Wait::NONE), literal!(Wait::NONE), false)
     }
 
     /// The kernel counted this time, but no sample fell into it: its wait event is not known.
     pub fn not_sampled() -> Wait {
-        Wait::event(Wait::UNKNOWN, "not sampled", false)
+        Wait::event(literal!(Wait::UNKNOWN), literal!("not sampled"), false)
     }
 
     /// A sample was taken, but the wait event could not be read from the session's memory.
     pub fn not_read() -> Wait {
-        Wait::event(Wait::UNKNOWN, "not read", false)
+        Wait::event(literal!(Wait::UNKNOWN), literal!("not read"), false)
     }
 
     /// The process has no wait interface at all, for example a postmaster.
     pub fn no_interface() -> Wait {
-        Wait::event(Wait::UNKNOWN, "no wait interface", false)
+        Wait::event(literal!(Wait::UNKNOWN), literal!("no wait interface"), false)
     }
 
     /// The source of an import says nothing about wait events.
     pub fn not_recorded() -> Wait {
-        Wait::event(Wait::UNKNOWN, "not recorded", false)
+        Wait::event(literal!(Wait::UNKNOWN), literal!("not recorded"), false)
     }
 
     /// The same idle wait of a session that is ready to run but has no CPU: usually work has arrived for it. The database
     /// still calls that idle; whoever sent the work waits.
     pub fn without_cpu(&self) -> Wait {
-        Wait::event(&self.class, &format!("{}{}", self.event, Wait::NO_CPU), self.idle)
+        Wait::event(&self.class, format!("{}{}", self.event, Wait::NO_CPU), self.idle)
     }
 
     /// The class, marked if it is that of an idle wait that a session had no CPU to leave ([`Wait::without_cpu`]): a plain

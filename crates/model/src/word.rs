@@ -3,8 +3,9 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
 
+use arcstr::ArcStr;
+use foldhash::fast::RandomState;
 use serde::de::{Deserializer, Error, Visitor};
 
 /// Words that a thread remembers; a recording has a few hundred.
@@ -13,44 +14,44 @@ const MOST: usize = 4_096;
 const LONGEST: usize = 256;
 
 thread_local! {
-    static KNOWN: RefCell<HashSet<Arc<str>>> = RefCell::default();
+    static KNOWN: RefCell<HashSet<ArcStr, RandomState>> = RefCell::default();
 }
 
 /// For fields of rows.
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<str>, D::Error> {
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<ArcStr, D::Error> {
     from.deserialize_str(WordVisitor)
 }
 
 struct WordVisitor;
 
 impl Visitor<'_> for WordVisitor {
-    type Value = Arc<str>;
+    type Value = ArcStr;
 
     fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str("a string")
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Arc<str>, E> {
+    fn visit_str<E: Error>(self, text: &str) -> Result<ArcStr, E> {
         Ok(word(text))
     }
 }
 
-fn word(text: &str) -> Arc<str> {
+fn word(text: &str) -> ArcStr {
     if text.is_empty() {
-        return Arc::default();
+        return ArcStr::new();
     }
     if text.len() > LONGEST {
         return text.into();
     }
     KNOWN.with_borrow_mut(|known| {
         if let Some(word) = known.get(text) {
-            return Arc::clone(word);
+            return ArcStr::clone(word);
         }
         if known.len() >= MOST {
             known.clear();
         }
-        let word: Arc<str> = text.into();
-        known.insert(Arc::clone(&word));
+        let word: ArcStr = text.into();
+        known.insert(ArcStr::clone(&word));
         word
     })
 }
@@ -61,11 +62,11 @@ mod tests {
 
     #[test]
     fn equal_words_are_one_and_however_many_there_are_few_are_remembered() {
-        assert!(Arc::ptr_eq(&word("read"), &word("read")));
+        assert!(ArcStr::ptr_eq(&word("read"), &word("read")));
         for n in 0..3 * MOST {
             assert_eq!(*word(&n.to_string()), *n.to_string());
         }
-        assert!(KNOWN.with_borrow(HashSet::len) <= MOST);
+        assert!(KNOWN.with_borrow(|known| known.len()) <= MOST);
         let long = "x".repeat(LONGEST + 1);
         assert_eq!(*word(&long), *long);
         assert!(!KNOWN.with_borrow(|known| known.contains(long.as_str())));

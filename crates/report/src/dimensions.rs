@@ -30,30 +30,36 @@ pub(crate) enum Comment<'a> {
 pub struct Dimensions {
     known: Arc<Known>,
     stacks: Arc<KnownStacks>,
-    not_described: BTreeMap<SessionId, Session>,
+    not_described: BTreeMap<SessionId, Arc<Session>>,
     /// What could not be read.
     pub problems: Vec<Problem>,
 }
 
 #[derive(Debug, Default, Clone)]
 struct Known {
-    sessions: FastMap<SessionId, Session>,
+    sessions: FastMap<SessionId, Arc<Session>>,
     statements: HashMap<u64, StatementRow>,
     comments: HashMap<u64, CommentRow>,
 }
 
 impl Dimensions {
-    pub(crate) fn learn_session(&mut self, row: &SessionRow) {
+    /// A row that does not say so itself is of this host and data directory: only those of several servers do.
+    pub fn learn_session(&mut self, mut row: SessionRow, host: &str, server: &str) {
+        if row.host.is_empty() && row.server.is_empty() {
+            row.host = host.to_string();
+            row.server = server.to_string();
+        }
         let known = Arc::make_mut(&mut self.known);
-        known.sessions.insert(row.id, row.clone().into());
+        known.sessions.insert(row.id, Arc::new(row.into()));
     }
 
-    pub(crate) fn learn_stack(&mut self, row: &StackRow) {
+    /// Adds a stack.
+    pub fn learn_stack(&mut self, row: &StackRow) {
         Arc::make_mut(&mut self.stacks).learn(row);
     }
 
     /// A recorder may learn the text of a statement after it has described it.
-    pub(crate) fn learn_statement(&mut self, row: &StatementRow) {
+    pub fn learn_statement(&mut self, row: &StatementRow) {
         let known = Arc::make_mut(&mut self.known);
         let statement = known.statements.entry(row.id).or_default();
         if statement.text.is_empty() || !row.text.is_empty() {
@@ -68,14 +74,16 @@ impl Dimensions {
 
     /// The facts of a session. A recorder that was killed may have left rows of sessions that it had not
     /// described yet: their time is real, so they get the backend type `unknown` and pid 0.
-    pub fn session(&mut self, id: SessionId) -> &Session {
+    pub fn session(&mut self, id: SessionId) -> &Arc<Session> {
         if let Some(described) = self.known.sessions.get(&id) {
             return described;
         }
-        self.not_described.entry(id).or_insert_with(|| Session {
-            id,
-            backend_type: BackendType(BackendType::UNKNOWN.to_string()),
-            ..Session::default()
+        self.not_described.entry(id).or_insert_with(|| {
+            Arc::new(Session {
+                id,
+                backend_type: BackendType(BackendType::UNKNOWN.into()),
+                ..Session::default()
+            })
         })
     }
 
@@ -84,7 +92,7 @@ impl Dimensions {
         &mut self,
         id: SessionId,
         comment: u64,
-    ) -> (&Session, Comment<'_>, &Dimensions) {
+    ) -> (&Arc<Session>, Comment<'_>, &Dimensions) {
         self.session(id);
         let said = match self.known.comments.get(&comment) {
             Some(said) => Comment::Says(said),
@@ -116,7 +124,7 @@ impl Dimensions {
 
     /// Every session that is described.
     pub(crate) fn sessions(&self) -> impl Iterator<Item = &Session> {
-        self.known.sessions.values()
+        self.known.sessions.values().map(Arc::as_ref)
     }
 
     /// Frames of a stack, root first; none when the stack is not in the recording.
@@ -168,6 +176,32 @@ impl Dimensions {
         self.stacks.depth()
     }
 
+    /// How many sessions are described.
+    pub fn count_sessions(&self) -> usize {
+        self.known.sessions.len()
+    }
+
+    /// How many statements are described.
+    pub fn count_statements(&self) -> usize {
+        self.known.statements.len()
+    }
+
+    /// How many stacks are described.
+    pub fn count_stacks(&self) -> usize {
+        self.stacks.len()
+    }
+
+    /// True if the session is described.
+    pub fn has_session(&self, id: SessionId) -> bool {
+        self.known.sessions.contains_key(&id)
+    }
+
+    /// Forgets the sessions that are not wanted.
+    pub fn retain_sessions(&mut self, is_wanted: impl Fn(SessionId) -> bool) {
+        let known = Arc::make_mut(&mut self.known);
+        known.sessions.retain(|id, _| is_wanted(*id));
+    }
+
     /// Number of sessions, statements or comments, whichever is largest.
     pub(crate) fn most_entities(&self) -> usize {
         let known = &self.known;
@@ -187,7 +221,10 @@ impl Dimensions {
 
     /// Rows that describe these, as far as they are known.
     pub(crate) fn descriptions_of(&self, wanted: &Described) -> Rows {
-        let session = |id| self.known.sessions.get(id).cloned().map(SessionRow::from);
+        let session = |id| {
+            let known = self.known.sessions.get(id)?;
+            Some(SessionRow::from(Session::clone(known)))
+        };
         let stack = |id: &StackId| {
             let frames = self.stacks.frames_of(*id)?.iter();
             Some(StackRow {

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use arcstr::ArcStr;
 use dbtime_model::recording::{Meta, Problem};
 use dbtime_model::{StackId, State};
 
@@ -91,11 +92,11 @@ pub struct FoldedStack {
     /// Values of [`Folded::by`].
     pub levels: Arc<[String]>,
     /// User frames, root first.
-    pub user: Vec<Arc<str>>,
+    pub user: Vec<ArcStr>,
     /// Kernel frames, root first.
-    pub kernel: Vec<Arc<str>>,
+    pub kernel: Vec<ArcStr>,
     /// Frames above these: who was waited for, and its stacks, each with whether it is the kernel's. With [`FlameOptions::causes`].
-    pub waited_for: Vec<(bool, Arc<str>)>,
+    pub waited_for: Vec<(bool, ArcStr)>,
     /// Second of the recording, microseconds since the Unix epoch, when stacks are grouped by it.
     pub second_us: Option<i64>,
     /// Nanoseconds.
@@ -118,7 +119,7 @@ impl FoldedStack {
 }
 
 /// Levels, user frames, kernel frames, and the frames of who was waited for.
-type Name = (Arc<[String]>, Vec<Arc<str>>, Vec<Arc<str>>, Vec<(bool, Arc<str>)>);
+type Name = (Arc<[String]>, Vec<ArcStr>, Vec<ArcStr>, Vec<(bool, ArcStr)>);
 
 /// Time with the same key is drawn in one place: number of the levels, user stack, kernel stack, state, and number of the blocked time
 /// that is followed to its causes.

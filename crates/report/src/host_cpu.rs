@@ -140,8 +140,8 @@ mod tests {
 
     fn row(source: &str, name: &str, value: i64) -> CounterRow {
         CounterRow {
-            source: source.to_string(),
-            name: name.to_string(),
+            source: source.into(),
+            name: name.into(),
             value,
             session: SessionId::RECORDER,
             ..CounterRow::default()

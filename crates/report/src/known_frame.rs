@@ -6,6 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
+use arcstr::ArcStr;
 use dbtime_model::Frame;
 
 /// A frame that is stored once, however many stacks it is in. As large as a pointer.
@@ -15,13 +16,13 @@ pub struct KnownFrame(Arc<Named>);
 #[derive(Debug)]
 struct Named {
     frame: Frame,
-    label: Arc<str>,
+    label: ArcStr,
 }
 
 impl KnownFrame {
     /// See [`Frame::label`].
-    pub fn label(&self) -> Arc<str> {
-        Arc::clone(&self.0.label)
+    pub fn label(&self) -> ArcStr {
+        ArcStr::clone(&self.0.label)
     }
 }
 
@@ -66,7 +67,7 @@ impl Eq for KnownFrame {}
 #[derive(Debug, Default, Clone)]
 pub(crate) struct KnownFrames {
     frames: HashSet<KnownFrame>,
-    labels: HashSet<Arc<str>>,
+    labels: HashSet<ArcStr>,
 }
 
 impl KnownFrames {
@@ -78,10 +79,10 @@ impl KnownFrames {
         // Many functions share a name: operators, constructors, frames without a name.
         let label = frame.label();
         let label = match self.labels.get(label.as_str()) {
-            Some(known) => Arc::clone(known),
+            Some(known) => ArcStr::clone(known),
             None => {
-                let label: Arc<str> = label.into();
-                self.labels.insert(Arc::clone(&label));
+                let label: ArcStr = label.into();
+                self.labels.insert(ArcStr::clone(&label));
                 label
             }
         };
@@ -100,6 +101,7 @@ impl KnownFrames {
     /// Forgets frames that nobody else refers to any more.
     pub(crate) fn forget_unused(&mut self) {
         self.frames.retain(|frame| Arc::strong_count(&frame.0) > 1);
-        self.labels.retain(|label| Arc::strong_count(label) > 1);
+        self.labels
+            .retain(|label| ArcStr::strong_count(label).is_some_and(|count| count > 1));
     }
 }

@@ -45,6 +45,11 @@ impl KnownStacks {
         self.frames.iter()
     }
 
+    /// Number of stacks.
+    pub(crate) fn len(&self) -> usize {
+        self.stacks.len()
+    }
+
     /// Number of frames of all stacks, shared ones counted in each: what their memory depends on.
     pub(crate) fn depth(&self) -> usize {
         self.depth

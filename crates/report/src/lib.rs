@@ -185,7 +185,7 @@ pub use session_work::{SessionWork, sessions_work};
 pub use sessions::{SessionTime, SessionTotals, Sessions};
 pub use snapshot::{
     Average, LineKind, LineUnit, SessionSnapshot, Snapshot, SnapshotColumn, SnapshotLine, SnapshotOptions,
-    snapshot, snapshots,
+    is_for_snapshot, snapshot, snapshots,
 };
 pub use stack_views::{
     CallTree, CallTreeNode, CountedStack, CountedStacks, FunctionTime, FunctionTimes, ModuleTime,

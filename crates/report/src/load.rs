@@ -90,12 +90,17 @@ impl Source {
 
     /// Rows that an importer or a collector made.
     pub fn memory(meta: Meta, rows: Rows) -> Source {
+        Source::described(meta, rows, Dimensions::default())
+    }
+
+    /// The same; `described` has what the rows refer to but do not describe themselves.
+    pub fn described(meta: Meta, rows: Rows, described: Dimensions) -> Source {
         let all = SharedRows {
             rows: Arc::new(rows),
             is_in_time: true,
             more: MoreTables::ALL,
         };
-        Source::shared(meta, vec![all], Dimensions::default())
+        Source::shared(meta, vec![all], described)
     }
 
     /// Like [`Source::memory`], for shared rows; `described` has what they refer to.
@@ -252,13 +257,7 @@ impl Source {
         };
         let meta = self.meta();
         let mut problems = self.read(|rows| &rows.sessions, &mut |row: &SessionRow| {
-            let mut row = row.clone();
-            // Of a single recording: several have told their sessions apart.
-            if row.host.is_empty() && row.server.is_empty() {
-                row.host.clone_from(&meta.host.name);
-                row.server.clone_from(&meta.database.data_directory);
-            }
-            all.learn_session(&row);
+            all.learn_session(row.clone(), &meta.host.name, &meta.database.data_directory);
         });
         problems.extend(self.read(|rows| &rows.stacks, &mut |row| all.learn_stack(row)));
         problems.extend(self.read(|rows| &rows.statements, &mut |row| all.learn_statement(row)));

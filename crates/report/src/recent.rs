@@ -171,7 +171,10 @@ impl Recent {
         }
         rows.latency.into_iter().for_each(|row| self.add_latency(row));
         let described = &mut self.described;
-        (rows.sessions.iter()).for_each(|row| described.learn_session(row));
+        let Meta { host, database, .. } = &self.meta;
+        for row in rows.sessions {
+            described.learn_session(row, &host.name, &database.data_directory);
+        }
         (rows.stacks.iter()).for_each(|row| described.learn_stack(row));
         (rows.statements.iter()).for_each(|row| described.learn_statement(row));
         (rows.comments.iter()).for_each(|row| described.learn_comment(row));
@@ -325,8 +328,8 @@ mod tests {
             session: SessionId(session),
             statement: 7,
             plan: 0,
-            wait_class: "IO".to_string(),
-            wait_event: "DataFileRead".to_string(),
+            wait_class: "IO".into(),
+            wait_event: "DataFileRead".into(),
             idle: false,
             state: State::Disk,
             session_state: SessionState::default(),
@@ -345,7 +348,7 @@ mod tests {
         SessionRow {
             id: SessionId(id),
             pid: 4_700 + id as u32,
-            backend_type: "client backend".to_string(),
+            backend_type: "client backend".into(),
             ..SessionRow::default()
         }
     }
@@ -444,8 +447,8 @@ mod tests {
             session: SessionId(2),
             statement: 8,
             session_state: SessionState::default(),
-            wait_class: String::new(),
-            wait_event: String::new(),
+            wait_class: "".into(),
+            wait_event: "".into(),
             state: State::User,
             kernel_stack: NO_STACK,
             user_stack: NO_STACK,
@@ -463,8 +466,8 @@ mod tests {
                     time: 5 * SECOND_US,
                     session: SessionId(1),
                     statement: 7,
-                    wait_class: "IO".to_string(),
-                    wait_event: "DataFileRead".to_string(),
+                    wait_class: "IO".into(),
+                    wait_event: "DataFileRead".into(),
                     state: State::Disk,
                     kind: CauseKind::Session,
                     chain: vec![link],

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use dbtime_model::recording::{Meta, Problem, Unit};
 use dbtime_model::{
@@ -23,7 +24,7 @@ use crate::report::ReportError;
 /// A row and what is known about it.
 pub(crate) struct Activity<'a> {
     pub(crate) row: &'a ActivityRow,
-    pub(crate) session: &'a Session,
+    pub(crate) session: &'a Arc<Session>,
     /// Within DB time, the database calls only [`Wait::without_cpu`] idle.
     pub(crate) wait: &'a Wait,
     pub(crate) section: Section,

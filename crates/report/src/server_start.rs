@@ -1,7 +1,7 @@
 //! The frames that all stacks of a PostgreSQL server share: every process is forked off in `PostmasterMain`, so each begins with `_start`,
 //! `main` and so on up to there. In a picture they take a third of the height and say nothing.
 
-use std::sync::Arc;
+use arcstr::ArcStr;
 
 use crate::causes::WAITED_FOR;
 use crate::flame::{Folded, FoldedStack};
@@ -74,7 +74,7 @@ fn names(of: &FoldedStack) -> impl PartialEq + '_ {
 }
 
 /// The frames of each one that was waited for begin with two words: that, and what it was doing.
-fn waited_for_without(frames: &[(bool, Arc<str>)]) -> Vec<(bool, Arc<str>)> {
+fn waited_for_without(frames: &[(bool, ArcStr)]) -> Vec<(bool, ArcStr)> {
     let mut kept = Vec::with_capacity(frames.len());
     for (number, of_one) in frames.split(|(_, name)| **name == *WAITED_FOR).enumerate() {
         if number > 0 {
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn it_goes_from_everybody_who_was_waited_for_too() {
-        let frames = |names: &[&str]| -> Vec<(bool, Arc<str>)> {
+        let frames = |names: &[&str]| -> Vec<(bool, ArcStr)> {
             names.iter().map(|name| (false, (*name).into())).collect()
         };
         let whole = frames(&[

@@ -3,6 +3,7 @@
 //! For a session that worked, what it did while it worked; for one that did not, what it waited for.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use dbtime_model::{Session, SessionId, SessionState, State, Wait};
 
@@ -18,7 +19,7 @@ use crate::sums::Sums;
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionWork {
     /// Who it is; its pid is 0 when the recorder has not described it.
-    pub session: Session,
+    pub session: Arc<Session>,
     /// Outside of idle waits; for a client's session, its part of DB time.
     pub active: Sums,
     /// All of its time.
@@ -62,7 +63,7 @@ impl Builder {
         *self.parts.entry(key).or_default() += u128::from(row.ns);
     }
 
-    fn finish(self, session: Session) -> SessionWork {
+    fn finish(self, session: Arc<Session>) -> SessionWork {
         let worked = self.active.total_ns() > 0;
         let of_interest = || self.parts.iter().filter(|((idle, ..), _)| *idle != worked);
         let main_wait = most(of_interest().map(|((_, wait, ..), ns)| (wait.clone(), *ns)));
@@ -149,8 +150,8 @@ mod tests {
             session: SessionId(session),
             statement,
             plan: 0,
-            wait_class: class.to_string(),
-            wait_event: event.to_string(),
+            wait_class: class.into(),
+            wait_event: event.into(),
             idle,
             state,
             session_state: SessionState::Active,
@@ -170,7 +171,7 @@ mod tests {
         let session = |id: u64| SessionRow {
             id: SessionId(id),
             pid: id as u32,
-            backend_type: "client backend".to_string(),
+            backend_type: "client backend".into(),
             ..SessionRow::default()
         };
         let idle = ("Client", "ClientRead", true);

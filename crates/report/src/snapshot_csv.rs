@@ -51,7 +51,7 @@ pub fn render(snapshot: &Snapshot) -> Result<String, csv::Error> {
                 format!("{:.3}", one.elapsed_ns as f64 / 1e9),
                 session.pid.to_string(),
                 session.sid.clone(),
-                session.backend_type.0.clone(),
+                session.backend_type.0.to_string(),
                 session.user.clone(),
                 session.database.clone(),
                 session.application.clone(),

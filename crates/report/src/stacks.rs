@@ -2,8 +2,7 @@
 
 use std::cmp::Reverse;
 
-use std::sync::Arc;
-
+use arcstr::ArcStr;
 use dbtime_model::{NO_STACK, StackId, State, Wait};
 use serde::Serialize;
 
@@ -116,7 +115,7 @@ impl StacksBuilder {
 }
 
 /// Names of a kernel stack's frames, root first; preemption is one of them.
-pub(crate) fn kernel_frames(id: StackId, state: State, dimensions: &Dimensions) -> Vec<Arc<str>> {
+pub(crate) fn kernel_frames(id: StackId, state: State, dimensions: &Dimensions) -> Vec<ArcStr> {
     match dimensions.stack(id) {
         Some(stack) => {
             let (own, is_preempted) = own_frames(stack, state);
@@ -128,7 +127,7 @@ pub(crate) fn kernel_frames(id: StackId, state: State, dimensions: &Dimensions) 
 }
 
 /// Names of a stack's frames, root first.
-pub(crate) fn frames(id: StackId, dimensions: &Dimensions) -> Vec<Arc<str>> {
+pub(crate) fn frames(id: StackId, dimensions: &Dimensions) -> Vec<ArcStr> {
     match dimensions.stack(id) {
         Some(frames) => frames.iter().map(KnownFrame::label).collect(),
         None if id == NO_STACK => Vec::new(),
@@ -136,6 +135,6 @@ pub(crate) fn frames(id: StackId, dimensions: &Dimensions) -> Vec<Arc<str>> {
     }
 }
 
-fn texts(names: Vec<Arc<str>>) -> Vec<String> {
+fn texts(names: Vec<ArcStr>) -> Vec<String> {
     names.iter().map(ToString::to_string).collect()
 }

@@ -235,8 +235,8 @@ mod tests {
     fn row(statement: u64, name: &str, value: i64) -> CounterRow {
         CounterRow {
             statement,
-            source: counter::SERVER_STATISTICS.to_string(),
-            name: name.to_string(),
+            source: counter::SERVER_STATISTICS.into(),
+            name: name.into(),
             value,
             ..CounterRow::default()
         }

@@ -185,7 +185,7 @@ mod tests {
         let session = |id: u64, pid, backend_type: &str, user: &str, database: &str| SessionRow {
             id: SessionId(id),
             pid,
-            backend_type: backend_type.to_string(),
+            backend_type: backend_type.into(),
             user: user.to_string(),
             database: database.to_string(),
             ..SessionRow::default()

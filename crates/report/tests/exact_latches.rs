@@ -1,7 +1,6 @@
 //! Counted uses of internal locks, made by hand, beside what samples found.
 
-use std::sync::Arc;
-
+use arcstr::ArcStr;
 use dbtime_model::{
     ActivityRow, HeldLockRow, LockUse, LockUseSums, LockUses, NO_STACK, Rows, SessionId, State,
 };
@@ -31,8 +30,8 @@ fn report(filter: Filter, columns: &[LatchColumn]) -> LatchReport {
         lock: "ProcArray".into(),
         number: None,
         address: 64,
-        file: Arc::default(),
-        relation: Arc::default(),
+        file: ArcStr::new(),
+        relation: ArcStr::new(),
         block: None,
         exclusive: true,
         mode_unknown: false,
@@ -50,8 +49,8 @@ fn report(filter: Filter, columns: &[LatchColumn]) -> LatchReport {
         lock: lock.into(),
         number: None,
         address: 64,
-        file: Arc::default(),
-        relation: Arc::default(),
+        file: ArcStr::new(),
+        relation: ArcStr::new(),
         block: None,
         exclusive,
         user_stack: code.id,

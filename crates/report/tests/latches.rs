@@ -1,7 +1,6 @@
 //! Who held internal locks, on hand-made rows.
 
-use std::sync::Arc;
-
+use arcstr::ArcStr;
 use dbtime_model::{ActivityRow, HeldLockRow, NO_STACK, Rows, SessionId, State};
 use dbtime_report::{
     Filter, Latch, LatchOptions, LatchReport, LineKind, SnapshotOptions, Source, json, latches, snapshot,
@@ -20,8 +19,8 @@ fn held(session: u64, lock: &str, wait: (&str, &str, bool), state: State, ms: u6
         lock: lock.into(),
         number: None,
         address: 64,
-        file: Arc::default(),
-        relation: Arc::default(),
+        file: ArcStr::new(),
+        relation: ArcStr::new(),
         block: None,
         exclusive: true,
         mode_unknown: false,

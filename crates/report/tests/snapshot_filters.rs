@@ -134,7 +134,7 @@ fn active_ms(snapshot: &Snapshot) -> u128 {
 }
 
 fn printed(snapshot: &Snapshot) -> String {
-    let text = text::render_snapshot(snapshot, &SnapshotColumn::USUAL, 10, 200);
+    let text = text::render_snapshot(snapshot, &SnapshotColumn::USUAL, 200);
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

@@ -44,7 +44,7 @@ fn recorded(growth: &[i64]) -> (Meta, Rows) {
                 time: period.last_second_us(),
                 session: SessionId(session),
                 source: counter::SNAPPER.into(),
-                name,
+                name: name.into(),
                 value,
                 ..CounterRow::default()
             });
@@ -101,7 +101,7 @@ fn each_snapshot_is_of_its_own_time() {
     assert_eq!(per_second(&sum, "TANEL", "execute count"), Some(20.0));
     // A session that did nothing in two of them was there all the same.
     assert_eq!(per_second(&sum, "OTHER", "user calls"), Some(20.0 / 30.0));
-    let shown = text::render_snapshot(&all[1], &SnapshotColumn::ALL, 10, 200);
+    let shown = text::render_snapshot(&all[1], &SnapshotColumn::ALL, 200);
     assert!(
         shown.contains("10.000 s, 1 session") && !shown.contains("within"),
         "{shown}"
@@ -110,7 +110,7 @@ fn each_snapshot_is_of_its_own_time() {
         shown.contains("3 per execution") && shown.contains("60 % unaccounted time"),
         "{shown}"
     );
-    let shown = text::render_snapshot(&sum, &SnapshotColumn::USUAL, 10, 200);
+    let shown = text::render_snapshot(&sum, &SnapshotColumn::USUAL, 200);
     assert!(shown.contains("30.000 s within 7210.000 s"), "{shown}");
     // A head, and one line for everything that grew.
     let csv = snapshot_csv::render(&all[2]).expect("CSV");
@@ -258,7 +258,7 @@ fn a_level_is_what_there_is_at_the_end_and_no_growth() {
         .map(|line| (line.name.as_str(), line.growth, line.per_second(1_000_000_000)))
         .collect();
     assert_eq!(levels, [("rss_anon_bytes", 4_096, None), ("swap_bytes", 0, None)]);
-    let text = text::render_snapshot(&found, &SnapshotColumn::USUAL, 10, 200);
+    let text = text::render_snapshot(&found, &SnapshotColumn::USUAL, 200);
     let of_memory = text.lines().find(|line| line.contains("rss_anon_bytes (level)"));
     assert!(
         of_memory.is_some_and(|line| line.trim_end().ends_with("4096")),

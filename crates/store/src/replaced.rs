@@ -271,7 +271,7 @@ fn an_hour_of_more_text_than_is_read_of_a_file_has_several() {
         let row = |n| CounterRow {
             time: n,
             session: SessionId(1),
-            name: "x".repeat(1 << 20),
+            name: "x".repeat(1 << 20).into(),
             value: segment * 120 + n,
             ..CounterRow::default()
         };

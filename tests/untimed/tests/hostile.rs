@@ -38,8 +38,8 @@ fn activity(kernel_stack: StackId) -> ActivityRow {
         session: SessionId(1),
         statement: 1,
         plan: 0,
-        wait_class: "IO".to_string(),
-        wait_event: HOSTILE.to_string(),
+        wait_class: "IO".into(),
+        wait_event: HOSTILE.into(),
         idle: false,
         state: State::Kernel,
         kernel_stack,
@@ -81,7 +81,7 @@ fn recording(home: &TempDir, name: &str, product: &str, more: Rows) -> PathBuf {
         sessions: vec![SessionRow {
             id: SessionId(1),
             pid: 7,
-            backend_type: "client backend".to_string(),
+            backend_type: "client backend".into(),
             user: HOSTILE.to_string(),
             database: HOSTILE.to_string(),
             client: HOSTILE.to_string(),
@@ -407,8 +407,8 @@ fn numbers_at_their_ends_overflow_nothing() {
                         session,
                         statement: end,
                         plan: end,
-                        source: source.to_string(),
-                        name: name.to_string(),
+                        source: source.into(),
+                        name: name.into(),
                         value: end.cast_signed(),
                     });
                 }
@@ -420,8 +420,8 @@ fn numbers_at_their_ends_overflow_nothing() {
                     delay_ns: Some(end),
                     run_ns: Some(end),
                     wait_state: State::Sleep,
-                    wait_class: "IO".to_string(),
-                    wait_event: "x".to_string(),
+                    wait_class: "IO".into(),
+                    wait_event: "x".into(),
                     state: State::Runnable,
                     waker: String::new(),
                     migrated: true,
@@ -449,7 +449,7 @@ fn numbers_at_their_ends_overflow_nothing() {
             id: SessionId(end),
             pid: end as u32,
             started: end.cast_signed(),
-            backend_type: "client backend".to_string(),
+            backend_type: "client backend".into(),
             leader_pid: end as u32,
             ..SessionRow::default()
         });

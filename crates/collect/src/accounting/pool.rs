@@ -58,8 +58,8 @@ impl Spent {
             statement: self.statement,
             plan: self.plan,
             session_state: self.session_state,
-            wait_class: self.wait.class.to_string(),
-            wait_event: self.wait.event.to_string(),
+            wait_class: self.wait.class.clone(),
+            wait_event: self.wait.event.clone(),
             idle: self.wait.idle,
             state: self.state,
             kernel_stack: self.kernel_stack,
@@ -339,7 +339,7 @@ mod tests {
 
     fn kind(user: &str) -> Kind {
         Kind {
-            backend_type: BackendType(BackendType::CLIENT.to_string()),
+            backend_type: BackendType(BackendType::CLIENT.into()),
             user: user.to_string(),
             database: String::new(),
         }

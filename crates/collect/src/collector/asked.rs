@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
+use arcstr::literal;
 use dbtime_model::{CounterRow, SessionId, counter};
 
 use super::{Collector, NoRoomFor};
@@ -193,8 +194,8 @@ impl Collector {
                     time,
                     session,
                     statement: growth.statement,
-                    source: counter::SERVER_STATISTICS.to_string(),
-                    name: growth.name,
+                    source: literal!(counter::SERVER_STATISTICS),
+                    name: growth.name.into(),
                     value: growth.value,
                     ..CounterRow::default()
                 }));
@@ -216,8 +217,8 @@ fn transactions_row(session: &LiveSession, time: i64, source: &str, grown: u32) 
     CounterRow {
         time,
         session: session.id,
-        source: source.to_string(),
-        name: counter::TRANSACTIONS.to_string(),
+        source: source.into(),
+        name: literal!(counter::TRANSACTIONS),
         value: grown.into(),
         ..CounterRow::default()
     }

@@ -207,11 +207,11 @@ impl Collector {
 
     /// The same for all of them.
     pub(super) fn take_clients_of_leaders(&mut self) {
-        let is_worker = |session: &&LiveSession| session.leader_pid().is_some() && !session.has_client();
+        let is_worker = |session: &LiveSession| session.leader_pid().is_some() && !session.has_client();
         let workers: Vec<u32> = self
             .sessions
             .values()
-            .filter(is_worker)
+            .filter(|session| is_worker(session))
             .map(|session| session.pid)
             .collect();
         for pid in workers {

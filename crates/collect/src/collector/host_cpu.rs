@@ -1,5 +1,6 @@
 //! What all CPUs of the host did: whom a session waiting for a CPU waited for.
 
+use arcstr::literal;
 use dbtime_model::{CounterRow, SessionId, counter};
 
 use super::Collector;
@@ -57,13 +58,12 @@ impl Collector {
         others.push((OTHERS.to_string(), rest));
         let named = others
             .into_iter()
-            .map(|(name, samples)| (format!("{}{name}", counter::host::SAMPLES), samples));
+            .map(|(name, samples)| (format!("{}{name}", counter::host::SAMPLES).into(), samples));
         let times = [
-            (counter::host::CPUS_NS, passed_ns * times.cpus),
-            (counter::host::IDLE_NS, grown.idle_ns),
-            (counter::host::STOLEN_NS, grown.stolen_ns),
+            (literal!(counter::host::CPUS_NS), passed_ns * times.cpus),
+            (literal!(counter::host::IDLE_NS), grown.idle_ns),
+            (literal!(counter::host::STOLEN_NS), grown.stolen_ns),
         ];
-        let times = times.map(|(name, ns)| (name.to_string(), ns));
         self.rows.counters.extend(
             times
                 .into_iter()
@@ -72,7 +72,7 @@ impl Collector {
                 .map(|(name, value)| CounterRow {
                     time,
                     session: SessionId::RECORDER,
-                    source: counter::HOST.to_string(),
+                    source: literal!(counter::HOST),
                     name,
                     value: value.cast_signed(),
                     ..CounterRow::default()

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use arcstr::literal;
 use dbtime_model::counter::{self, level};
 use dbtime_model::{CounterRow, SessionId};
 
@@ -62,8 +63,8 @@ pub fn levels(
             found.into_iter().flatten().map(move |(name, bytes)| CounterRow {
                 time,
                 session,
-                source: counter::LEVEL.to_string(),
-                name: name.to_string(),
+                source: literal!(counter::LEVEL),
+                name: name.into(),
                 value: bytes,
                 ..CounterRow::default()
             })
@@ -93,7 +94,7 @@ mod tests {
             let processes = HashMap::from([(of, SessionProcess { pid, start_ns })]);
             let rows = levels(&processes, &HashSet::from([of, SessionId(8)]), 0);
             assert!(rows.iter().all(|row| row.session == of && row.value >= 0));
-            rows.into_iter().map(|row| row.name).collect()
+            rows.into_iter().map(|row| row.name.to_string()).collect()
         };
         let both = [level::RSS_ANON_BYTES, level::SWAP_BYTES];
         let began_ns = monotonic_at_tick(process::start_ticks(pid).expect("it runs"));

@@ -1,7 +1,6 @@
 //! Uses of internal locks, if they are counted.
 
-use std::sync::Arc;
-
+use arcstr::ArcStr;
 use dbtime_model::{LockUse, LockUses, NO_STACK, StackId};
 
 use super::Collector;
@@ -47,7 +46,7 @@ impl Collector {
                 self.0.lock_name(lock)
             }
 
-            fn relation(&mut self, file: &str) -> Arc<str> {
+            fn relation(&mut self, file: &str) -> ArcStr {
                 self.0.relation_of_file(file).unwrap_or_default()
             }
 

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use dbtime_model::recording::{Note, Quality};
 use dbtime_model::{BackendType, Rows, SessionId, Windows};
+use foldhash::fast::RandomState;
 
 use crate::CollectError;
 use crate::accounting::Pool;
@@ -108,7 +109,8 @@ pub struct Collector {
     probes: Option<OracleProbes>,
     /// In the functions that acquire and release internal locks, if wanted.
     lock_counter: Option<LockCounter>,
-    sessions: HashMap<u32, LiveSession>,
+    /// Boxed: most events take a session out of the table and put it back.
+    sessions: HashMap<u32, Box<LiveSession>, RandomState>,
     /// Those of them that may have no name yet: each new one, until its name is there.
     nameless: BTreeSet<u32>,
     /// Client sessions that have a name, and whose transactions are not counted yet.
@@ -275,7 +277,7 @@ impl Collector {
             }
         }
         self.end_sessions(u64::MAX)?;
-        let mut left: Vec<LiveSession> = self.sessions.drain().map(|(_, session)| session).collect();
+        let mut left: Vec<Box<LiveSession>> = self.sessions.drain().map(|(_, session)| session).collect();
         left.sort_by_key(|session| session.slot);
         for session in &mut left {
             self.abandon(session, end);
@@ -335,7 +337,7 @@ impl Collector {
 
     /// All ids of sessions that are alive now: one may have several, as its application renames itself.
     pub fn ids(&self) -> impl Iterator<Item = SessionId> {
-        self.sessions.values().flat_map(LiveSession::ids)
+        self.sessions.values().flat_map(|session| session.ids())
     }
 
     /// The time of day by the clock of the recording, microseconds since the Unix epoch: it does not step when the host's clock is set.

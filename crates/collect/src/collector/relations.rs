@@ -1,7 +1,8 @@
 //! The tables and indexes that rows are about, by name.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+
+use arcstr::ArcStr;
 
 use super::Collector;
 
@@ -23,17 +24,17 @@ impl Collector {
             unnamed,
             ..
         } = self;
-        let mut known: HashMap<Arc<str>, Option<Arc<str>>> = HashMap::new();
+        let mut known: HashMap<ArcStr, Option<ArcStr>> = HashMap::new();
         let latency = rows.latency.iter_mut().skip(unnamed.latency);
         let latency = latency.map(|row| (&row.file, &mut row.relation));
         let held = rows.held_locks.iter_mut().skip(unnamed.held_locks);
         let held = held.map(|row| (&row.file, &mut row.relation));
         for (file, relation) in latency.chain(held).filter(|(file, _)| !file.is_empty()) {
             let name = known
-                .entry(Arc::clone(file))
+                .entry(ArcStr::clone(file))
                 .or_insert_with(|| database.relation_of_file(file));
             if let Some(name) = name {
-                *relation = Arc::clone(name);
+                *relation = ArcStr::clone(name);
             }
         }
         for row in rows.locks.iter_mut().skip(unnamed.locks) {

@@ -65,7 +65,7 @@ impl Collector {
         };
         let identity = self.identity(id, slot, child);
         let period_ns = 1_000_000_000 / u64::from(self.options.rate_hz);
-        let session = LiveSession::begin(identity, start_ns, monotonic_ns(), period_ns);
+        let session = Box::new(LiveSession::begin(identity, start_ns, monotonic_ns(), period_ns));
         self.sessions.insert(pid, session);
         self.nameless.insert(pid);
         Ok(())
@@ -76,15 +76,17 @@ impl Collector {
         // Does not go through all sessions: there may be thousands, and this is done many times a second.
         let mut ending = std::mem::take(&mut self.ending);
         let mut ended = Vec::new();
-        ending.retain(|pid| match self.sessions.get(pid).and_then(LiveSession::end_ns) {
-            Some(end) if end < before => {
-                ended.push(*pid);
-                false
-            }
-            Some(_) => true,
-            // It is another process by now.
-            None => false,
-        });
+        ending.retain(
+            |pid| match self.sessions.get(pid).and_then(|session| session.end_ns()) {
+                Some(end) if end < before => {
+                    ended.push(*pid);
+                    false
+                }
+                Some(_) => true,
+                // It is another process by now.
+                None => false,
+            },
+        );
         self.ending = ending;
         for pid in ended {
             if let Some(session) = self.sessions.remove(&pid) {
@@ -134,7 +136,7 @@ impl Collector {
     }
 
     /// Closes the account of a session: with the totals of its end, or, if these were lost, with the last ones.
-    pub(super) fn end_session(&mut self, mut session: LiveSession) -> Result<(), CollectError> {
+    pub(super) fn end_session(&mut self, mut session: Box<LiveSession>) -> Result<(), CollectError> {
         self.any_has_ended = true;
         self.count_last_transactions(&session);
         match session.end.take() {
@@ -205,7 +207,10 @@ impl Collector {
             probes.watch(pid)?;
         }
         let id = self.take_id(pid);
-        let mut session = LiveSession::adopt(self.identity(id, slot, member), monotonic_ns());
+        let mut session = Box::new(LiveSession::adopt(
+            self.identity(id, slot, member),
+            monotonic_ns(),
+        ));
         session.read_title();
         let name = self
             .database

@@ -165,7 +165,7 @@ impl Collector {
             noted: BTreeSet::new(),
             symbolizer,
             unwinding,
-            sessions: HashMap::new(),
+            sessions: HashMap::default(),
             nameless: BTreeSet::new(),
             uncounted: Vec::new(),
             ending: Vec::new(),

@@ -1,8 +1,8 @@
 //! Names that a second's events need, each once: rows hold numbers of words until they are written.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
+use arcstr::ArcStr;
 use dbtime_model::{Wait, WaitKind};
 use foldhash::fast::RandomState;
 use syscalls::Sysno;
@@ -21,8 +21,8 @@ impl Word {
 /// See the module.
 pub(super) struct Words<'a> {
     names: &'a dyn WaitNames,
-    texts: Vec<Arc<str>>,
-    known: HashMap<Arc<str>, Word, RandomState>,
+    texts: Vec<ArcStr>,
+    known: HashMap<ArcStr, Word, RandomState>,
     /// By the database's number of the wait event.
     waits: HashMap<u32, Word, RandomState>,
     /// By their numbers.
@@ -49,14 +49,14 @@ impl<'a> Words<'a> {
         }
         // A second has fewer events than this has numbers.
         let word = Word(self.texts.len() as u32);
-        let text: Arc<str> = text.into();
-        self.texts.push(Arc::clone(&text));
+        let text: ArcStr = text.into();
+        self.texts.push(ArcStr::clone(&text));
         self.known.insert(text, word);
         word
     }
 
-    pub(super) fn text(&self, word: Word) -> Arc<str> {
-        Arc::clone(&self.texts[word.0 as usize])
+    pub(super) fn text(&self, word: Word) -> ArcStr {
+        ArcStr::clone(&self.texts[word.0 as usize])
     }
 
     /// `class:event` of a wait by the database's number for it.

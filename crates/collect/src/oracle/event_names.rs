@@ -53,7 +53,7 @@ impl WaitNames for EventNames {
             Some((name, Some(class))) => Wait::event(class, name, class == IDLE),
             Some((name, None)) => Wait::event("unclassified", name, false),
             None if wait & !NUMBERED == NO_NUMBER => Wait::event(Wait::UNKNOWN, "not an event number", false),
-            None => Wait::event(Wait::UNKNOWN, &format!("event#={}", wait & !NUMBERED), false),
+            None => Wait::event(Wait::UNKNOWN, format!("event#={}", wait & !NUMBERED), false),
         }
     }
 

@@ -210,7 +210,7 @@ fn description(session: &MapSession, instance: &str) -> Description {
     let words = [session.program.as_str(), session.module.as_str()];
     let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
     Description {
-        backend_type: BackendType(kind.to_string()),
+        backend_type: BackendType(kind.into()),
         user: session.user.clone(),
         database: instance.to_string(),
         client: session.program.clone(),

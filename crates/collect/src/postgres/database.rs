@@ -1,12 +1,13 @@
 //! A PostgreSQL server, one of its sessions, or a process that belongs to no database, as the collector records it.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
+use arcstr::ArcStr;
 use dbtime_model::recording::DatabaseMeta;
 use dbtime_model::{SessionState, Wait, counter};
 
@@ -49,6 +50,8 @@ const NEW_SERVER_LOOKS: u32 = 5;
 const NEW_SERVER_PAUSE: Duration = Duration::from_millis(15);
 /// `PG_WAIT_LWLOCK`: waits for LWLocks, with the kind of lock in the other bits (src/include/utils/wait_event.h).
 const LWLOCK: u32 = 0x0100_0000;
+/// Most waits whose names are remembered.
+const MOST_DECODED: usize = 4_096;
 
 /// See the module.
 pub(crate) struct PostgresDatabase {
@@ -302,6 +305,7 @@ impl Database for PostgresDatabase {
     fn names(&self) -> Rc<dyn WaitNames> {
         Rc::new(ServerWaits {
             names: WaitEventNames::for_major(self.server.major).0,
+            decoded: RefCell::default(),
             tranches: self.tranches().cloned().unwrap_or_default(),
         })
     }
@@ -454,12 +458,12 @@ impl Database for PostgresDatabase {
         self.status()?.application(pid)
     }
 
-    fn relation_of_file(&mut self, path: &str) -> Option<Arc<str>> {
+    fn relation_of_file(&mut self, path: &str) -> Option<ArcStr> {
         let relations = &mut self.places.as_mut()?.relations;
         relations.name_of_file(self.server.postmaster, path)
     }
 
-    fn relation_name(&mut self, database: u32, id: u32) -> Option<Arc<str>> {
+    fn relation_name(&mut self, database: u32, id: u32) -> Option<ArcStr> {
         let relations = &mut self.places.as_mut()?.relations;
         relations.name(self.server.postmaster, database, id)
     }
@@ -536,7 +540,7 @@ impl Database for PostgresDatabase {
         });
         let (file, block) = page.unzip();
         LockName {
-            name: name.map_or_else(Rc::default, |event| event.into()),
+            name: name.map_or_else(ArcStr::new, ArcStr::from),
             number: self.server_locks().and_then(|locks| locks.number(lock)),
             file: file.unwrap_or_default(),
             block,
@@ -649,16 +653,34 @@ fn states(major: u32) -> &'static [SessionState] {
 struct ServerWaits {
     names: &'static WaitEventNames,
     tranches: Tranches,
+    /// Waits that were asked for before, for foreground processes or others.
+    decoded: RefCell<HashMap<(u32, bool), Wait>>,
+}
+
+impl ServerWaits {
+    fn decode_anew(&self, wait: u32, foreground: bool) -> Wait {
+        let kind = wait.checked_sub(LWLOCK).and_then(|kind| u16::try_from(kind).ok());
+        let name = kind.and_then(|kind| self.tranches.name(kind));
+        match (name, WaitNames::decode(&self.names, wait, foreground)) {
+            (Some(name), wait) => Wait::event(wait.class, name, wait.idle),
+            (None, wait) => wait,
+        }
+    }
 }
 
 impl WaitNames for ServerWaits {
     fn decode(&self, wait: u32, foreground: bool) -> Wait {
-        let kind = wait.checked_sub(LWLOCK).and_then(|kind| u16::try_from(kind).ok());
-        let name = kind.and_then(|kind| self.tranches.name(kind));
-        match (name, WaitNames::decode(&self.names, wait, foreground)) {
-            (Some(name), wait) => Wait::event(&wait.class, name, wait.idle),
-            (None, wait) => wait,
+        let mut decoded = self.decoded.borrow_mut();
+        if let Some(known) = decoded.get(&(wait, foreground)) {
+            return known.clone();
         }
+        // The number was read from a process: it may be anything.
+        if decoded.len() >= MOST_DECODED {
+            decoded.clear();
+        }
+        let new = self.decode_anew(wait, foreground);
+        decoded.insert((wait, foreground), new.clone());
+        new
     }
 
     fn classes(&self) -> Vec<String> {
@@ -679,7 +701,8 @@ impl WaitNames for &'static WaitEventNames {
         match WaitEventNames::decode(self, wait) {
             None => Wait::none(),
             Some((class, event)) => {
-                Wait::event(&class, &event, wait_events::is_idle(&class, &event, foreground))
+                let is_idle = wait_events::is_idle(&class, &event, foreground);
+                Wait::event(class, event, is_idle)
             }
         }
     }

@@ -141,7 +141,7 @@ fn by_itself(text: &str) -> (Option<Title>, bool) {
 
 fn process(backend_type: &str) -> Title {
     Title {
-        backend_type: BackendType(backend_type.to_string()),
+        backend_type: BackendType(backend_type.into()),
         user: String::new(),
         database: String::new(),
         client: String::new(),
@@ -193,7 +193,7 @@ fn wal_sender(rest: &str) -> Option<Title> {
         hosts.names
     };
     Some(Title {
-        backend_type: BackendType(WAL_SENDER.to_string()),
+        backend_type: BackendType(WAL_SENDER.into()),
         ..of_client(user, "", hosts.host)
     })
 }
@@ -248,7 +248,7 @@ fn sender_made_of(text: &str, names: &Names) -> Option<Title> {
     let is_named = !user.is_empty();
     let host = rest.split(' ').next().filter(|word| is_named && is_host(word))?;
     Some(Title {
-        backend_type: BackendType(WAL_SENDER.to_string()),
+        backend_type: BackendType(WAL_SENDER.into()),
         ..of_client(user, database, host)
     })
 }
@@ -312,7 +312,7 @@ mod tests {
         cluster: &str,
         told: impl FnOnce() -> Told,
     ) -> Option<(String, String, String, String)> {
-        parse(title, cluster, told).map(|t| (t.backend_type.0, t.user, t.database, t.client))
+        parse(title, cluster, told).map(|t| (t.backend_type.0.to_string(), t.user, t.database, t.client))
     }
 
     fn names(all: &[(&str, &str)]) -> Told {

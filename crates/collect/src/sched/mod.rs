@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arcstr::{ArcStr, literal};
 use dbtime_model::recording::{CollectorMeta, Cost, Meta, Note, SCHEMA_VERSION, Scheduling};
 use dbtime_model::{Rows, Session, SessionId, State, SwitchRow, Turn, Turns, Wait};
 
@@ -282,13 +282,13 @@ impl SwitchCollector {
         let wakers = &mut self.wakers;
         let waker = match &event.waker {
             Some(who) if wait_state != State::Runnable => named(wakers, who),
-            _ => Arc::default(),
+            _ => ArcStr::new(),
         };
-        let mut instead: Vec<(Arc<str>, u64)> = Vec::with_capacity(event.occupants.len());
+        let mut instead: Vec<(ArcStr, u64)> = Vec::with_capacity(event.occupants.len());
         for (who, ns) in &event.occupants {
             let name = match who {
-                None => OTHERS.into(),
-                Some(NamedTask { pid: 0, .. }) => IDLE.into(),
+                None => literal!(OTHERS),
+                Some(NamedTask { pid: 0, .. }) => literal!(IDLE),
                 Some(who) => named(wakers, who),
             };
             match instead.iter_mut().find(|(known, _)| *known == name) {
@@ -440,6 +440,6 @@ fn state_of(left: LeftAs) -> State {
 }
 
 /// A task with its pid, named by its kind if it is a server process.
-fn named(wakers: &mut Wakers, who: &NamedTask) -> Arc<str> {
+fn named(wakers: &mut Wakers, who: &NamedTask) -> ArcStr {
     wakers.name_of(who.pid, &who.comm)
 }

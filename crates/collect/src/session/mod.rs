@@ -6,6 +6,7 @@ mod off_cpu;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use arcstr::literal;
 use dbtime_model::{
     ActivityRow, BackendType, CounterRow, Rows, Session, SessionId, SessionState, StackId, State, StateGroup,
     Wait, comment, counter,
@@ -479,18 +480,54 @@ impl LiveSession {
         let waits_not_read = std::mem::take(&mut self.waits_not_read);
         let waits_unknown = std::mem::take(&mut self.waits_unknown);
         for (source, name, value) in [
-            (counter::KERNEL, counter::ELAPSED_NS, growth.elapsed),
-            (counter::KERNEL, counter::ON_CPU_NS, growth.on_cpu),
-            (counter::KERNEL, counter::RUN_QUEUE_NS, growth.run_queue),
-            (counter::DBTIME, counter::TORN, unused.torn.into()),
-            (counter::DBTIME, counter::TORN_STACK, unused.torn_stacks.into()),
-            (counter::DBTIME, counter::DISPLACED, unused.displaced.into()),
-            (counter::DBTIME, counter::STOOD_IN, unused.stood_in.into()),
-            (counter::DBTIME, counter::WAIT_NOT_READ, waits_not_read),
-            (counter::DBTIME, counter::WAIT_UNKNOWN, waits_unknown),
             (
-                counter::DBTIME,
-                counter::MISSED,
+                literal!(counter::KERNEL),
+                literal!(counter::ELAPSED_NS),
+                growth.elapsed,
+            ),
+            (
+                literal!(counter::KERNEL),
+                literal!(counter::ON_CPU_NS),
+                growth.on_cpu,
+            ),
+            (
+                literal!(counter::KERNEL),
+                literal!(counter::RUN_QUEUE_NS),
+                growth.run_queue,
+            ),
+            (
+                literal!(counter::DBTIME),
+                literal!(counter::TORN),
+                unused.torn.into(),
+            ),
+            (
+                literal!(counter::DBTIME),
+                literal!(counter::TORN_STACK),
+                unused.torn_stacks.into(),
+            ),
+            (
+                literal!(counter::DBTIME),
+                literal!(counter::DISPLACED),
+                unused.displaced.into(),
+            ),
+            (
+                literal!(counter::DBTIME),
+                literal!(counter::STOOD_IN),
+                unused.stood_in.into(),
+            ),
+            (
+                literal!(counter::DBTIME),
+                literal!(counter::WAIT_NOT_READ),
+                waits_not_read,
+            ),
+            (
+                literal!(counter::DBTIME),
+                literal!(counter::WAIT_UNKNOWN),
+                waits_unknown,
+            ),
+            (
+                literal!(counter::DBTIME),
+                literal!(counter::MISSED),
                 missed.saturating_sub(self.missed),
             ),
         ]
@@ -502,8 +539,8 @@ impl LiveSession {
                     rows.counters.push(CounterRow {
                         time,
                         session: self.id,
-                        source: source.to_string(),
-                        name: name.to_string(),
+                        source: source.clone(),
+                        name: name.clone(),
                         value: value.try_into().unwrap_or(i64::MAX),
                         ..CounterRow::default()
                     });

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use arcstr::literal;
 use dbtime_model::{BackendType, Session};
 
 use crate::postgres::title::Title;
@@ -152,9 +153,9 @@ impl Naming {
         match (&self.title, &self.role) {
             (_, Role::Known(description)) => description.backend_type.clone(),
             (Some(title), _) => title.backend_type.clone(),
-            (None, Role::Postmaster) => BackendType(BackendType::POSTMASTER.to_string()),
-            (None, Role::Process) => BackendType(BackendType::PROCESS.to_string()),
-            (None, Role::Backend) => BackendType(BackendType::UNKNOWN.to_string()),
+            (None, Role::Postmaster) => BackendType(literal!(BackendType::POSTMASTER)),
+            (None, Role::Process) => BackendType(literal!(BackendType::PROCESS)),
+            (None, Role::Backend) => BackendType(literal!(BackendType::UNKNOWN)),
         }
     }
 

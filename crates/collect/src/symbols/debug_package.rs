@@ -14,31 +14,28 @@ pub(super) fn advice(pid: u32, path: &Path, build_id: &str, unnamed: Unnamed) ->
     let name = path
         .file_name()
         .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let them = match unnamed.all {
-        0 => "them".to_string(),
-        all => format!("these {} of its {all} functions", unnamed.without_name),
+    let unnamed = match unnamed.all {
+        0 => "functions that are not exported".to_string(),
+        all => format!("{} of its {all} functions", unnamed.without_name),
     };
     let file = match build_id.split_at_checked(2) {
         Some((folder, rest)) if !rest.is_empty() => format!("/usr/lib/debug/.build-id/{folder}/{rest}.debug"),
         _ => {
-            return format!("{NO_NAMES}{name} is stripped and has no build id to find its debug symbols by");
+            return format!("{name} is stripped: {unnamed} have no names, and it has no build id to find them by");
         }
     };
     let root = process::path(pid, "root");
-    let how = match debian_package(&root, path) {
+    let who_has_them = match debian_package(&root, path) {
         Some(package) => {
-            format!("install {package}-dbgsym (from the distribution's archive of debug symbols)")
+            format!("{package}-dbgsym has them (distribution's archive of debug symbols, build id {build_id})")
         }
         None if root.join("usr/bin/rpm").exists() || root.join("bin/rpm").exists() => {
-            format!("install its debuginfo package: dnf install {file}")
+            format!("dnf install {file} installs them")
         }
-        None => "install the debug symbols of its package".to_string(),
+        None => format!("the debug symbols of its package have them ({file})"),
     };
-    format!("{NO_NAMES}{name} is stripped. To name {them}, {how}; the file is {file}, build id {build_id}")
+    format!("{name} is stripped: {unnamed} have no names; {who_has_them}")
 }
-
-/// What the advice begins with.
-const NO_NAMES: &str = "functions that are not exported have no names: ";
 
 /// The Debian package that a file belongs to.
 fn debian_package(root: &Path, path: &Path) -> Option<String> {

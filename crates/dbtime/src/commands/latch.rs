@@ -103,6 +103,7 @@ pub(super) fn run(arguments: &LatchArguments) -> anyhow::Result<ExitCode> {
         kept: Kept {
             stacks: true,
             statements: true,
+            counters: |_| true,
             late: Late::IsLeftOut,
         },
         levels: false,

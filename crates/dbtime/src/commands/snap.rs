@@ -127,6 +127,7 @@ pub(super) fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
         kept: Kept {
             stacks: false,
             statements: true,
+            counters: dbtime_report::is_for_snapshot,
             late: Late::IsLeftOut,
         },
         levels: wanted.gather.contains(&LineKind::Stat) && wanted.filter.chooses_no_time(),
@@ -144,6 +145,7 @@ pub(super) fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
                 to_us: one.time.to_us,
                 ..wanted.filter.clone()
             },
+            most: (arguments.format == SnapshotFormat::Text).then_some(arguments.layout.sessions),
             ..wanted.clone()
         };
         match dbtime_report::snapshot(&one.source, &options) {
@@ -168,7 +170,7 @@ fn rendered(snapshot: &Snapshot, arguments: &SnapArguments) -> anyhow::Result<St
     let layout = &arguments.layout;
     Ok(match arguments.format {
         SnapshotFormat::Text => {
-            dbtime_report::text::render_snapshot(snapshot, &layout.columns, layout.sessions, output::width())
+            dbtime_report::text::render_snapshot(snapshot, &layout.columns, output::width())
         }
         SnapshotFormat::Csv => snapshot_csv::render(snapshot)?,
         SnapshotFormat::Json => dbtime_report::json::render_snapshot(snapshot),

@@ -113,7 +113,7 @@ pub fn take(plan: &Plan, stop: &Arc<AtomicBool>, show: &mut Show<'_>) -> anyhow:
         // Nobody waits that long.
         Length::UntilTheEnd => (i64::MAX / 2, 1),
     };
-    let mut windows = Windows::new(begin_us, length_us, plan.kept);
+    let mut windows = Windows::new(begin_us, length_us, plan.kept, &meta);
     windows.end_at(begin_us.saturating_add(length_us.saturating_mul(count.into())));
     collector.count_lock_uses(begin_us, windows.end_us())?;
     let mut live = Live {
@@ -248,8 +248,7 @@ impl Live<'_> {
     }
 
     fn show_next(&mut self) -> anyhow::Result<()> {
-        let live = self.collector.ids().collect();
-        let (from_us, to_us, mut rows) = self.windows.next(&live);
+        let (from_us, to_us, mut rows, described) = self.windows.next(self.collector.ids());
         if self.levels {
             // A session that did nothing has no other line, and is not read for this one.
             let ran = rows.counters.iter().filter(|row| has_run(row));
@@ -267,7 +266,7 @@ impl Live<'_> {
             ..self.collector.meta()
         };
         let snapshot = Snapshot {
-            source: Source::memory(meta, rows),
+            source: Source::described(meta, rows, described),
             time: Filter {
                 from_us: Some(from_us),
                 to_us: Some(to_us),

@@ -1,12 +1,10 @@
 //! Rows as they come, added up by snapshot. The number of distinct sums is bounded.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
-use dbtime_model::{
-    ActivityRow, NO_STACK, OneWindow, Rows, SessionId, SessionRow, StackId, StackRow, StatementRow, Timed,
-    comment,
-};
-use dbtime_report::is_for_latch;
+use dbtime_model::recording::Meta;
+use dbtime_model::{ActivityRow, CounterRow, NO_STACK, OneWindow, Rows, SessionId, Timed, comment};
+use dbtime_report::{Dimensions, is_for_latch};
 
 /// Most sums kept at a time: some 300 MB.
 const MOST_SUMS: usize = 1_000_000;
@@ -16,6 +14,8 @@ const MOST_SESSIONS: usize = 100_000;
 const MOST_STATEMENTS: usize = 20_000;
 /// Most stacks kept: some 200 MB if each is as deep as possible.
 const MOST_STACKS: usize = 20_000;
+/// Sessions that ended are forgotten when there are so many of them.
+const ENDED: usize = 1_000;
 
 /// See the module. Snapshots follow each other without a gap.
 pub(super) struct Windows {
@@ -28,12 +28,14 @@ pub(super) struct Windows {
     end_us: i64,
     /// By their begin.
     open: BTreeMap<i64, OneWindow>,
-    sessions: HashMap<SessionId, SessionRow>,
-    /// None: not wanted.
-    statements: Option<HashMap<u64, StatementRow>>,
-    /// None: not even wanted for held locks.
-    stacks: Option<HashMap<StackId, StackRow>>,
-    late: Late,
+    /// What the rows refer to. Snapshots share it.
+    described: Dimensions,
+    kept: Kept,
+    /// Of the server.
+    host: String,
+    data_directory: String,
+    /// So many sessions are known before those that ended are looked for.
+    most_sessions: usize,
     late_ns: u128,
     is_late: bool,
     without_room_ns: u128,
@@ -56,22 +58,25 @@ pub struct Kept {
     pub stacks: bool,
     /// Statements.
     pub statements: bool,
+    /// Which counters.
+    pub counters: fn(&CounterRow) -> bool,
     /// Rows whose snapshot has been shown.
     pub late: Late,
 }
 
 impl Windows {
-    pub(super) fn new(begin_us: i64, length_us: i64, kept: Kept) -> Windows {
+    pub(super) fn new(begin_us: i64, length_us: i64, kept: Kept, meta: &Meta) -> Windows {
         Windows {
             first_us: begin_us,
             begin_us,
             length_us,
             end_us: i64::MAX,
             open: BTreeMap::new(),
-            sessions: HashMap::new(),
-            statements: kept.statements.then(HashMap::new),
-            stacks: kept.stacks.then(HashMap::new),
-            late: kept.late,
+            described: Dimensions::default(),
+            kept,
+            host: meta.host.name.clone(),
+            data_directory: meta.database.data_directory.clone(),
+            most_sessions: ENDED,
             late_ns: 0,
             is_late: false,
             without_room_ns: 0,
@@ -120,26 +125,10 @@ impl Windows {
     }
 
     /// Takes rows as they were recorded.
-    pub(super) fn add(&mut self, rows: Rows) {
-        for row in rows.sessions {
-            if self.sessions.len() < MOST_SESSIONS || self.sessions.contains_key(&row.id) {
-                self.sessions.insert(row.id, row);
-            } else {
-                self.is_full = true;
-            }
-        }
-        if let Some(statements) = &mut self.statements {
-            for row in rows.statements {
-                let known = statements.get(&row.id);
-                // If the text could not be read at first, or not alone, the statement comes again with it.
-                let has_more = known.is_none_or(|known| known.text.is_empty() || !row.text.is_empty());
-                if has_more && (known.is_some() || statements.len() < MOST_STATEMENTS) {
-                    statements.insert(row.id, row);
-                }
-            }
-        }
+    pub(super) fn add(&mut self, mut rows: Rows) {
+        self.describe(&mut rows);
         // Nothing is late as long as there is a next snapshot to take it.
-        let shown = match self.late {
+        let shown = match self.kept.late {
             Late::IsInTheNext if !self.are_over() => 0..0,
             _ => self.first_us..self.begin_us,
         };
@@ -154,16 +143,9 @@ impl Windows {
             || rows.held_locks.iter().any(|row| shown.contains(&row.time))
             || rows.locks.iter().any(|row| shown.contains(&row.time));
         let mut parts: BTreeMap<i64, Rows> = BTreeMap::new();
-        if let Some(stacks) = &mut self.stacks {
-            for row in rows.stacks {
-                if stacks.len() < MOST_STACKS {
-                    stacks.insert(row.id, row);
-                }
-            }
-        }
         // Nobody asks here for the stacks of all time, nor for requests, and without them there are few distinct rows. Waits for an
         // internal lock are shown with the code that wants it.
-        let keeps_stacks = self.stacks.is_some();
+        let keeps_stacks = self.kept.stacks;
         let activity = rows.activity.into_iter().map(|row| ActivityRow {
             kernel_stack: NO_STACK,
             user_stack: match keeps_stacks && is_for_latch(&row.wait()) {
@@ -174,11 +156,13 @@ impl Windows {
             ..row
         });
         self.divide(activity, &mut parts, |rows| &mut rows.activity);
-        self.divide(rows.counters, &mut parts, |rows| &mut rows.counters);
+        let is_kept = self.kept.counters;
+        let counters = rows.counters.into_iter().filter(is_kept);
+        self.divide(counters, &mut parts, |rows| &mut rows.counters);
         self.divide(rows.latency, &mut parts, |rows| &mut rows.latency);
         let held_locks = rows.held_locks.into_iter().map(|mut row| {
             row.kernel_stack = NO_STACK;
-            if self.stacks.is_none() {
+            if !keeps_stacks {
                 row.user_stack = NO_STACK;
             }
             row
@@ -195,28 +179,49 @@ impl Windows {
         }
     }
 
-    /// The next snapshot: its begin and end (microseconds since the Unix epoch) and its rows. `live`: the sessions that exist now.
-    pub(super) fn next(&mut self, live: &HashSet<SessionId>) -> (i64, i64, Rows) {
+    /// The next snapshot: its begin and end (microseconds since the Unix epoch), its rows and what they refer to. `live`: the sessions
+    /// that exist now.
+    pub(super) fn next(&mut self, live: impl Iterator<Item = SessionId>) -> (i64, i64, Rows, Dimensions) {
         let from_us = self.begin_us;
         let to_us = self.next_end_us();
         self.begin_us = to_us;
         let window = self.open.remove(&from_us).unwrap_or_default();
-        let has: HashSet<SessionId> = window.sessions().collect();
-        let mut rows = window.finish();
-        rows.sessions.extend(
-            self.sessions
-                .values()
-                .filter(|row| has.contains(&row.id))
-                .cloned(),
-        );
-        rows.statements
-            .extend(self.statements.iter().flat_map(HashMap::values).cloned());
-        rows.stacks
-            .extend(self.stacks.iter().flat_map(HashMap::values).cloned());
-        let needed: HashSet<SessionId> = self.open.values().flat_map(OneWindow::sessions).collect();
-        self.sessions
-            .retain(|id, _| live.contains(id) || needed.contains(id));
-        (from_us, to_us, rows)
+        let described = self.described.clone();
+        self.forget_ended(live);
+        (from_us, to_us, window.finish(), described)
+    }
+
+    /// Notes what the rows refer to, as far as it is kept.
+    fn describe(&mut self, rows: &mut Rows) {
+        let described = &mut self.described;
+        for row in std::mem::take(&mut rows.sessions) {
+            if described.has_session(row.id) || described.count_sessions() < MOST_SESSIONS {
+                described.learn_session(row, &self.host, &self.data_directory);
+            } else {
+                self.is_full = true;
+            }
+        }
+        for row in rows.statements.iter().filter(|_| self.kept.statements) {
+            if described.statement_row(row.id).is_some() || described.count_statements() < MOST_STATEMENTS {
+                described.learn_statement(row);
+            }
+        }
+        for row in rows.stacks.iter().filter(|_| self.kept.stacks) {
+            if described.count_stacks() < MOST_STACKS {
+                described.learn_stack(row);
+            }
+        }
+    }
+
+    fn forget_ended(&mut self, live: impl Iterator<Item = SessionId>) {
+        let known = self.described.count_sessions();
+        if known < self.most_sessions {
+            return;
+        }
+        let needed = self.open.values().flat_map(OneWindow::sessions);
+        let needed: HashSet<SessionId> = needed.chain(live).collect();
+        self.described.retain_sessions(|id| needed.contains(&id));
+        self.most_sessions = self.described.count_sessions() + ENDED;
     }
 
     /// Divides rows among snapshots; rows of seconds that no snapshot covers are left out.
@@ -227,7 +232,7 @@ impl Windows {
         table: fn(&mut Rows) -> &mut Vec<R>,
     ) {
         for mut row in rows {
-            if self.late == Late::IsInTheNext && (self.first_us..self.begin_us).contains(&row.time()) {
+            if self.kept.late == Late::IsInTheNext && (self.first_us..self.begin_us).contains(&row.time()) {
                 row.set_time(self.begin_us);
             }
             let since = row.time() - self.begin_us;
@@ -242,7 +247,7 @@ impl Windows {
 
 #[cfg(test)]
 mod tests {
-    use dbtime_model::{Fidelity, SessionState, State};
+    use dbtime_model::{Fidelity, SessionState, State, StatementRow};
 
     use super::*;
 
@@ -255,8 +260,8 @@ mod tests {
             statement: 7,
             plan: 0,
             session_state: SessionState::Active,
-            wait_class: "CPU".to_string(),
-            wait_event: "CPU".to_string(),
+            wait_class: "CPU".into(),
+            wait_event: "CPU".into(),
             idle: false,
             state: State::User,
             kernel_stack: NO_STACK,
@@ -280,18 +285,19 @@ mod tests {
 
     /// Contents of the next snapshot: its begin in seconds, its time, its number of statements.
     fn next(windows: &mut Windows) -> (i64, u64, usize) {
-        let (from_us, _, rows) = windows.next(&HashSet::new());
+        let (from_us, _, rows, described) = windows.next(std::iter::empty());
         let ns = rows.activity.iter().map(|row| row.ns).sum();
-        (from_us / SECOND_US, ns, rows.statements.len())
+        (from_us / SECOND_US, ns, described.count_statements())
     }
 
     fn windows(late: Late) -> Windows {
         let kept = Kept {
             stacks: false,
             statements: late == Late::IsLeftOut,
+            counters: |_| true,
             late,
         };
-        let mut windows = Windows::new(10 * SECOND_US, SECOND_US, kept);
+        let mut windows = Windows::new(10 * SECOND_US, SECOND_US, kept, &Meta::default());
         windows.end_at(13 * SECOND_US);
         // Time before the first snapshot is not wanted.
         windows.add(second(9, 100));
@@ -325,8 +331,8 @@ mod tests {
             rows.statements[0].text = text.to_string();
             windows.add(rows);
         }
-        let (_, _, rows) = windows.next(&HashSet::new());
-        assert_eq!(rows.statements[0].text, "b");
+        let (.., described) = windows.next(std::iter::empty());
+        assert_eq!(described.statement(7), Some("b"));
     }
 
     #[test]

@@ -184,8 +184,8 @@ mod tests {
             session: SessionId(session),
             statement: 0,
             plan: 0,
-            wait_class: "IO".to_string(),
-            wait_event: "DataFileRead".to_string(),
+            wait_class: "IO".into(),
+            wait_event: "DataFileRead".into(),
             idle,
             state: State::Disk,
             session_state: SessionState::default(),
@@ -203,8 +203,8 @@ mod tests {
     #[test]
     fn the_average_is_of_the_last_whole_seconds_of_clients_that_work() {
         let kinds = HashMap::from([
-            (SessionId(1), BackendType(BackendType::CLIENT.to_string())),
-            (SessionId(2), BackendType(BackendType::POSTMASTER.to_string())),
+            (SessionId(1), BackendType(BackendType::CLIENT.into())),
+            (SessionId(2), BackendType(BackendType::POSTMASTER.into())),
         ]);
         let mut watch = Watch::new(100 * SECOND_US + SECOND_US / 2, &[]);
         assert_eq!(watch.average(101 * SECOND_US), None);
@@ -227,13 +227,13 @@ mod tests {
 
     #[test]
     fn each_second_is_told_once_when_it_is_over() {
-        let kinds = HashMap::from([(SessionId(1), BackendType(BackendType::CLIENT.to_string()))]);
+        let kinds = HashMap::from([(SessionId(1), BackendType(BackendType::CLIENT.into()))]);
         let measures = ["active", "wait=io", "wait=IO:WALSync", "run_queue", "query=-1"];
         let measures: Vec<Measure> = measures.iter().map(|text| text.parse().expect(text)).collect();
         let mut watch = Watch::new(100 * SECOND_US, &measures);
         let mut other = row(101, 1, false, 500_000_000);
         other.state = State::Runnable;
-        other.wait_class = "CPU".to_string();
+        other.wait_class = "CPU".into();
         other.statement = u64::MAX;
         watch.add(&[row(101, 1, false, 2_000_000_000), other], &kinds);
         assert_eq!(watch.watched(103 * SECOND_US), []);

@@ -608,8 +608,8 @@ impl Calls {
             into.counter(CounterRow {
                 time,
                 session: task.session,
-                source: counter::KERNEL.to_string(),
-                name: counter::TRACED_CALLS.to_string(),
+                source: counter::KERNEL.into(),
+                name: counter::TRACED_CALLS.into(),
                 value: std::mem::take(&mut task.calls),
                 ..CounterRow::default()
             });

@@ -173,7 +173,7 @@ impl Tasks {
             SessionRow {
                 pid,
                 started: at_ns.unwrap_or(0).div_euclid(SECOND_NS).saturating_mul(1_000_000),
-                backend_type: BackendType::PROCESS.to_string(),
+                backend_type: BackendType::PROCESS.into(),
                 title: String::from_utf8_lossy(comm_of(name)).into_owned(),
                 ..SessionRow::default()
             },

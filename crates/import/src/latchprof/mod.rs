@@ -21,8 +21,8 @@ mod run;
 
 use std::io::Read;
 use std::path::Path;
-use std::sync::Arc;
 
+use arcstr::ArcStr;
 use dbtime_model::counter::{self, latch_samples};
 use dbtime_model::recording::{Clock, ImportedFile, Unit};
 use dbtime_model::{
@@ -226,8 +226,8 @@ impl Reader<'_> {
             self.into.counter(CounterRow {
                 time: second,
                 session: SessionId::RECORDER,
-                source: counter::LATCH_SAMPLES.to_string(),
-                name: name.to_string(),
+                source: counter::LATCH_SAMPLES.into(),
+                name: name.into(),
                 value,
                 ..CounterRow::default()
             });
@@ -246,7 +246,7 @@ impl Reader<'_> {
         let title = if sid.is_empty() { NOT_TOLD } else { "" };
         let identity = format!("{}\0{sid}", self.file.path);
         let session = SessionRow {
-            backend_type: BackendType::UNKNOWN.to_string(),
+            backend_type: BackendType::UNKNOWN.into(),
             started: 0,
             ..described(&sid, false, "", title)
         };
@@ -272,18 +272,18 @@ impl Reader<'_> {
             session,
             statement,
             lock: match row.name.as_str() {
-                "" => NOT_TOLD.to_string(),
-                name => name.to_string(),
+                "" => NOT_TOLD.into(),
+                name => name.into(),
             },
             number: None,
             address: row.address,
-            file: Arc::default(),
-            relation: Arc::default(),
+            file: ArcStr::new(),
+            relation: ArcStr::new(),
             block: None,
             exclusive: mode == LatchMode::Exclusive,
             mode_unknown: mode == LatchMode::NotKnown,
-            wait_class: wait.class.to_string(),
-            wait_event: wait.event.to_string(),
+            wait_class: wait.class.clone(),
+            wait_event: wait.event.clone(),
             state: State::Unknown,
             kernel_stack: NO_STACK,
             user_stack: place(&row.code, &row.label, self.into),

@@ -1,8 +1,8 @@
 //! Adds up what samples met, and turns it into rows once it is known how many samples there were and how long they took.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
+use arcstr::ArcStr;
 use dbtime_model::counter::{self, latch_samples};
 use dbtime_model::{
     CounterRow, HeldLockRow, NO_STACK, Rows, SessionId, SessionRow, State, StatementRow, Wait,
@@ -250,8 +250,8 @@ impl Holds {
                 into.counter(CounterRow {
                     time: *second,
                     session: SessionId::RECORDER,
-                    source: counter::LATCH_SAMPLES.to_string(),
-                    name: name.to_string(),
+                    source: counter::LATCH_SAMPLES.into(),
+                    name: name.into(),
                     value,
                     ..CounterRow::default()
                 });
@@ -266,7 +266,7 @@ impl Holds {
             let number = number_of(session.sid);
             let row = session.row.clone();
             let row = row.unwrap_or_else(|| SessionRow {
-                backend_type: dbtime_model::BackendType::UNKNOWN.to_string(),
+                backend_type: dbtime_model::BackendType::UNKNOWN.into(),
                 ..described(&number, false, "", "")
             });
             let row = SessionRow {
@@ -305,18 +305,18 @@ impl Holds {
                 time: key.second,
                 session: ids[key.session as usize],
                 statement,
-                lock: name(key.lock).to_string(),
+                lock: name(key.lock).into(),
                 number: self.children.get(&key.address).copied(),
                 address: key.address,
-                file: Arc::default(),
-                relation: Arc::default(),
+                file: ArcStr::new(),
+                relation: ArcStr::new(),
                 block: None,
                 exclusive: key.mode == LatchMode::Exclusive,
                 mode_unknown: key.mode == LatchMode::NotKnown,
                 // V$SESSION does not say whether a session that is in no wait has a CPU.
                 state: State::Unknown,
-                wait_class: wait.class.to_string(),
-                wait_event: wait.event.to_string(),
+                wait_class: wait.class.clone(),
+                wait_event: wait.event.clone(),
                 kernel_stack: NO_STACK,
                 user_stack,
                 ns: u64::try_from(ns).unwrap_or(u64::MAX),

@@ -337,7 +337,8 @@ fn add(
             if *kind == Kind::Wait {
                 waits.entry(name_number).or_insert_with(|| {
                     let class = String::from_utf8_lossy(class);
-                    Wait::event(&class, &String::from_utf8_lossy(name), class == "Idle")
+                    let is_idle = class == "Idle";
+                    Wait::event(class, String::from_utf8_lossy(name), is_idle)
                 });
             }
             let key = (number, *kind, name_number);

@@ -261,7 +261,7 @@ impl Events {
         self.all.push(Event {
             has_object: OBJECT_CLASSES.contains(&class) || OBJECT_EVENTS.contains(&&*text),
             p1_is_file: class == "Cluster" || block_io.is_some_and(|io| io.place == b" p3"),
-            wait: Wait::event(class, &text, class == IDLE),
+            wait: Wait::event(class, &*text, class == IDLE),
             from_client: text == FROM_CLIENT,
             between_calls: BETWEEN_CALLS.contains(&&*text),
             block_io,

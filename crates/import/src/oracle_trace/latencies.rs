@@ -1,7 +1,6 @@
 //! Distributions of waits: one histogram for each event, number of blocks and statement.
 
-use std::sync::Arc;
-
+use arcstr::ArcStr;
 use dbtime_model::latency::kind;
 use dbtime_model::{LatencyRow, SessionId};
 
@@ -70,18 +69,18 @@ impl Latencies {
 
     /// Turns them into rows of this second.
     pub(super) fn close(&mut self, second_us: i64, events: &Events, mut take: impl FnMut(LatencyRow)) {
-        let kind: Arc<str> = kind::WAIT.into();
+        let kind: ArcStr = kind::WAIT.into();
         for ((event, blocks, statement), buckets) in self.histograms.drain() {
             let wait = &events.get(event).wait;
-            let name: Arc<str> = format!("{}:{}", wait.class, wait.event).into();
+            let name: ArcStr = format!("{}:{}", wait.class, wait.event).into();
             for (bucket, counted) in (0..).zip(&buckets).filter(|(_, b)| b.count > 0) {
                 let (from_us, to_us) = bounds_of(bucket);
                 take(LatencyRow {
                     time: second_us,
                     session: SessionId::default(),
-                    kind: Arc::clone(&kind),
+                    kind: ArcStr::clone(&kind),
                     statement,
-                    name: Arc::clone(&name),
+                    name: ArcStr::clone(&name),
                     blocks,
                     from_ns: from_us * 1_000,
                     to_ns: to_us * 1_000,

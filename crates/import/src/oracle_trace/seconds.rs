@@ -373,8 +373,8 @@ impl Seconds {
                 session,
                 statement,
                 plan: 0,
-                wait_class: wait.class.to_string(),
-                wait_event: wait.event.to_string(),
+                wait_class: wait.class.clone(),
+                wait_event: wait.event.clone(),
                 idle: wait.idle,
                 state: if event == Events::CPU {
                     State::Cpu
@@ -463,8 +463,8 @@ impl Seconds {
                     time: second_us,
                     session,
                     statement,
-                    source: ORACLE.to_string(),
-                    name,
+                    source: ORACLE.into(),
+                    name: name.into(),
                     value,
                     ..CounterRow::default()
                 });
@@ -520,8 +520,8 @@ pub(super) fn count(second_us: i64, session: SessionId, into: &mut Import, count
         into.counter(CounterRow {
             time: second_us,
             session,
-            source: ORACLE.to_string(),
-            name: (*name).to_string(),
+            source: ORACLE.into(),
+            name: (*name).into(),
             value: *value,
             ..CounterRow::default()
         });

@@ -580,7 +580,7 @@ impl TracedSession {
         let row = SessionRow {
             pid: self.pid,
             started: self.begin_us.or(self.end_us).unwrap_or(0),
-            backend_type: backend_type(&self.image),
+            backend_type: backend_type(&self.image).into(),
             database: self.instance.clone(),
             title: title.join(" "),
             service: service.clone(),

@@ -92,8 +92,8 @@ impl StatementSums {
                     time: second_us,
                     statement,
                     plan,
-                    source: ORACLE.to_string(),
-                    name: name.to_string(),
+                    source: ORACLE.into(),
+                    name: name.into(),
                     value,
                     ..CounterRow::default()
                 });

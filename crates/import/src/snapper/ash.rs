@@ -112,8 +112,8 @@ impl Ash {
                 session,
                 statement,
                 plan: 0,
-                wait_class: wait.class.to_string(),
-                wait_event: wait.event.to_string(),
+                wait_class: wait.class.clone(),
+                wait_event: wait.event.clone(),
                 idle: wait.idle,
                 state,
                 session_state: SessionState::None,
@@ -180,7 +180,7 @@ fn session<'a>(
     let sid = sid.unwrap_or_default();
     let identity = format!("{path}\0{sid}\0{user}");
     let row = SessionRow {
-        backend_type: BackendType::CLIENT.to_string(),
+        backend_type: BackendType::CLIENT.into(),
         started: begin_us,
         user,
         title,

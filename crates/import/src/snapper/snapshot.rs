@@ -164,8 +164,8 @@ fn described(sid: &str, instance: &str, user: &str) -> Option<SessionRow> {
     let is_program = user.starts_with('(');
     Some(SessionRow {
         backend_type: match is_program {
-            true => backend_type(user),
-            false => BackendType::CLIENT.to_string(),
+            true => backend_type(user).into(),
+            false => BackendType::CLIENT.into(),
         },
         user: if is_program {
             String::new()
@@ -187,18 +187,14 @@ mod tests {
         let kind = |user| described("7", "", user).map(|session| (session.backend_type, session.user));
         assert_eq!(
             kind("TANEL"),
-            Some(("client backend".to_string(), "TANEL".to_string()))
+            Some(("client backend".into(), "TANEL".to_string()))
         );
         for (program, expected) in [
             ("(DBW0)", "dbw0"),
             ("(P003)", "parallel worker"),
             ("(TNS V1-V3", "client backend"),
         ] {
-            assert_eq!(
-                kind(program),
-                Some((expected.to_string(), String::new())),
-                "{program}"
-            );
+            assert_eq!(kind(program), Some((expected.into(), String::new())), "{program}");
         }
         let sid = |sid, instance| described(sid, instance, "").map(|session| session.sid);
         assert_eq!(sid("1090  @1", "").as_deref(), Some("1090@1"));

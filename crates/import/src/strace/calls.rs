@@ -139,7 +139,7 @@ impl<'a> Calls<'a> {
         let row = SessionRow {
             pid: process.pid,
             started: start.unwrap_or(0).div_euclid(1_000),
-            backend_type: process.backend_type.to_string(),
+            backend_type: process.backend_type.into(),
             title: process.title.clone(),
             ..SessionRow::default()
         };
@@ -402,8 +402,8 @@ fn counter(source: &str, second: i64, session: SessionId, name: String, value: u
     CounterRow {
         time: second.saturating_mul(SECOND_NS / 1_000),
         session,
-        source: source.to_string(),
-        name,
+        source: source.into(),
+        name: name.into(),
         value: i64::try_from(value).unwrap_or(i64::MAX),
         ..CounterRow::default()
     }

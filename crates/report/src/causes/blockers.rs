@@ -158,7 +158,7 @@ impl Blocking {
         }
         let wait = Wait::event(&link.wait_class, &link.wait_event, false);
         // If it waits for its client it is the root: nobody in the database can do anything about that.
-        if link.state.group() == Some(StateGroup::Blocked) && wait.class.as_ref() != "Client" {
+        if link.state.group() == Some(StateGroup::Blocked) && wait.class != "Client" {
             self.blocked_ns += ns;
         }
         let meanwhile = self.doing.entry((end, did.doing())).or_insert_with(|| Meanwhile {

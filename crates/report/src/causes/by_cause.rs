@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use arcstr::ArcStr;
 use dbtime_model::{ActivityRow, CauseKind, CauseLink, Fidelity, SessionId, Wait};
 
 use super::divide::{Blocked, Divided, Samples, is_blocked};
@@ -26,7 +27,7 @@ pub(crate) struct Cause {
 pub(crate) struct ByCause {
     samples: Option<Samples>,
     /// Process kinds of the sessions at the roots.
-    backend_types: HashMap<SessionId, String>,
+    backend_types: HashMap<SessionId, ArcStr>,
 }
 
 impl ByCause {
@@ -89,7 +90,7 @@ impl ByCause {
     }
 
     fn words(&self, kind: CauseKind, link: &CauseLink) -> String {
-        let backend_type = self.backend_types.get(&link.session).map_or("", String::as_str);
+        let backend_type = self.backend_types.get(&link.session).map_or("", ArcStr::as_str);
         let wait = Wait::event(&link.wait_class, &link.wait_event, false);
         let doing = doing(Some(kind), link.session_state, &wait, link.state);
         format!("{backend_type}: {doing}")

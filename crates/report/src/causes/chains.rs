@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use arcstr::ArcStr;
 use dbtime_model::{CauseKind, CauseLink, SessionId, Wait};
 
 use super::divide::{Blocked, Divided};
@@ -63,7 +64,7 @@ pub struct Who {
     /// Its pid.
     pub pid: u32,
     /// Kind of process.
-    pub backend_type: String,
+    pub backend_type: ArcStr,
     /// Who was logged in.
     pub user: String,
     /// The client program, by its own account.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use arcstr::ArcStr;
 use dbtime_model::recording::{Meta, Problem};
 use dbtime_model::{ActivityRow, CauseKind, CauseLink, CauseRow, SessionId, State, StateGroup, Wait};
 
@@ -20,8 +21,8 @@ pub(crate) struct Blocked {
     pub(crate) time: Option<i64>,
     pub(crate) session: SessionId,
     pub(crate) statement: u64,
-    wait_class: String,
-    wait_event: String,
+    wait_class: ArcStr,
+    wait_event: ArcStr,
     pub(crate) state: State,
 }
 

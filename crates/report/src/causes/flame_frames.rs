@@ -1,7 +1,6 @@
 //! Who was waited for, as frames above the waiter's stack.
 
-use std::sync::Arc;
-
+use arcstr::ArcStr;
 use dbtime_model::recording::Problem;
 use dbtime_model::{StateGroup, Wait};
 
@@ -31,7 +30,7 @@ impl CauseFrames {
         of: &Blocked,
         amounts: (u128, u128),
         dimensions: &mut Dimensions,
-        mut take: impl FnMut(Vec<(bool, Arc<str>)>, u128, u128),
+        mut take: impl FnMut(Vec<(bool, ArcStr)>, u128, u128),
     ) {
         self.0.divide(of, amounts, |part| {
             if part.ns > 0 || part.samples > 0 {
@@ -42,9 +41,9 @@ impl CauseFrames {
 }
 
 /// Frames, root first, each with whether it is the kernel's.
-fn chain(part: &Divided<'_>, dimensions: &mut Dimensions) -> Vec<(bool, Arc<str>)> {
+fn chain(part: &Divided<'_>, dimensions: &mut Dimensions) -> Vec<(bool, ArcStr)> {
     let word = |text: &str| (false, text.into());
-    let mut all: Vec<(bool, Arc<str>)> = Vec::new();
+    let mut all: Vec<(bool, ArcStr)> = Vec::new();
     for link in part.chain {
         let backend_type = dimensions.session(link.session).backend_type.0.clone();
         let does = match link.state.group() {

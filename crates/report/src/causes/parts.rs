@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
 
+use arcstr::ArcStr;
 use dbtime_model::{CauseKind, CauseLink, SessionState, State, StateGroup, Wait};
 
 use super::Divided;
@@ -21,7 +21,7 @@ pub struct CausePart {
     /// Length of the longest chain to the root: 1 = the root was waited for directly.
     pub links: usize,
     /// Where in the code the root was running: innermost functions, largest first. Not known for all of the time.
-    pub functions: Vec<(Arc<str>, u128)>,
+    pub functions: Vec<(ArcStr, u128)>,
     /// Nanoseconds.
     pub ns: u128,
 }
@@ -32,7 +32,7 @@ pub struct Root {
     /// Whose pid.
     pub pid: u32,
     /// Kind of process.
-    pub backend_type: String,
+    pub backend_type: ArcStr,
     /// Who was logged in.
     pub user: String,
     /// What it executed, or had executed last if idle in a transaction; 0 = not known, or nothing.
@@ -62,7 +62,7 @@ impl Root {
 /// What sessions that did the same have in common. The wait event only matters for a session that waited for somebody.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Doing {
-    backend_type: String,
+    backend_type: ArcStr,
     /// As [`Root::statement`].
     pub(crate) statement: u64,
     state: State,
@@ -104,7 +104,7 @@ pub(crate) struct Parts(BTreeMap<(CauseKind, Option<Root>), Sum>);
 struct Sum {
     ns: u128,
     links: usize,
-    functions: HashMap<Arc<str>, u128>,
+    functions: HashMap<ArcStr, u128>,
 }
 
 impl Parts {
@@ -156,21 +156,21 @@ pub(super) fn group(parts: &[CausePart]) -> Vec<CauseGroup> {
     groups
 }
 
-fn merge(functions: &mut Vec<(Arc<str>, u128)>, others: &[(Arc<str>, u128)]) {
-    let mut sums: HashMap<Arc<str>, u128> = functions.drain(..).collect();
+fn merge(functions: &mut Vec<(ArcStr, u128)>, others: &[(ArcStr, u128)]) {
+    let mut sums: HashMap<ArcStr, u128> = functions.drain(..).collect();
     for (function, ns) in others {
-        *sums.entry(Arc::clone(function)).or_default() += ns;
+        *sums.entry(ArcStr::clone(function)).or_default() += ns;
     }
     functions.extend(sums);
     sort(functions);
 }
 
-fn sort(functions: &mut [(Arc<str>, u128)]) {
+fn sort(functions: &mut [(ArcStr, u128)]) {
     functions.sort_by(|(one, ns), (other, other_ns)| other_ns.cmp(ns).then_with(|| one.cmp(other)));
 }
 
 /// The innermost function of a session that ran: the database's own, not what the kernel did for it.
-fn function(link: &CauseLink, dimensions: &Dimensions) -> Option<Arc<str>> {
+fn function(link: &CauseLink, dimensions: &Dimensions) -> Option<ArcStr> {
     if link.state.group() != Some(StateGroup::OnCpu) {
         return None;
     }

@@ -54,5 +54,5 @@ pub(crate) fn doing(
 
 /// Whether this is the wait of a standby whose replay was paused: its `client` is whoever has to resume it.
 fn is_replay_paused(wait: &Wait) -> bool {
-    wait.event.as_ref() == "RecoveryPause"
+    wait.event == "RecoveryPause"
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arcstr::ArcStr;
 use dbtime_model::recording::Meta;
 use dbtime_model::{State, Wait};
 use serde::{Serialize, Serializer};
@@ -196,9 +197,9 @@ pub struct LatencyQuantity {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CounterChange {
     /// Who counts.
-    pub source: String,
+    pub source: ArcStr,
     /// What.
-    pub name: String,
+    pub name: ArcStr,
     /// Growth on both sides.
     #[serde(flatten, serialize_with = "recorded")]
     pub values: [i128; 2],

@@ -8,6 +8,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use arcstr::ArcStr;
 use dbtime_model::{State, StateGroup, Wait};
 
 use super::answer::{Change, DiffStack, Place, Verdict};
@@ -39,7 +40,7 @@ pub(super) enum Item {
     Own(FunctionId),
     /// A node of the call tree.
     Path(NodeId),
-    Module(Arc<str>),
+    Module(ArcStr),
 }
 
 /// Both sides of one item.
@@ -83,7 +84,7 @@ pub(super) struct Changes {
     pub(super) items: HashMap<Item, Pair>,
     /// Indexed by function; empty if functions are not compared.
     functions: Vec<FunctionValues>,
-    modules: Vec<Arc<str>>,
+    modules: Vec<ArcStr>,
     total: [u128; 2],
     tested: [u128; 2],
 }
@@ -165,8 +166,8 @@ impl Changes {
                 Item::Wait(Wait::clone(&wait)),
             ];
             if let (true, Some(leaf)) = (has_stacks, path.last()) {
-                let name: Arc<str> = module_of_path(&path, functions, state.is_on_cpu()).into();
-                module = modules.number(Arc::clone(&name));
+                let name: ArcStr = module_of_path(&path, functions, state.is_on_cpu()).into();
+                module = modules.number(ArcStr::clone(&name));
                 items.push(Item::Module(name));
                 add(&mut changes.functions[leaf.place()].own, values);
                 once.clear();

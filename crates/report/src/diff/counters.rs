@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use arcstr::ArcStr;
 use dbtime_model::counter;
 
 use super::answer::{CounterChange, Verdict};
@@ -30,7 +31,7 @@ pub(super) fn compare(
     options: &DiffOptions,
     per: &Per,
 ) -> Vec<CounterChange> {
-    let mut counters: BTreeMap<(String, String), Counter> = BTreeMap::new();
+    let mut counters: BTreeMap<(ArcStr, ArcStr), Counter> = BTreeMap::new();
     let empty = [0, 1].map(|n| vec![0.0; sides[n].slices().count()]);
     for (n, side) in sides.iter_mut().enumerate() {
         let filter = &options.filters[n];

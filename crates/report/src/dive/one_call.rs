@@ -136,7 +136,7 @@ pub(super) fn one_call(
     let mut call = TracedCall {
         number,
         pid: session.as_ref().map_or(0, |session| session.pid),
-        task: session.map(|session| session.title).unwrap_or_default(),
+        task: session.map_or_else(String::new, |session| session.title.clone()),
         statement: rows.first().map_or(0, |row| row.statement),
         ns: rows.first().map_or(0, |row| row.ns),
         spans: Vec::new(),

@@ -405,7 +405,7 @@ fn sessions(page: &HtmlPage) -> (SessionsJson, Vec<&str>) {
             .foreground
             .push(session.backend_type.is_foreground().into());
         for (column, text) in [
-            (&mut columns.user, &session.user),
+            (&mut columns.user, session.user.as_str()),
             (&mut columns.database, &session.database),
             (&mut columns.application, &session.application),
             (&mut columns.client, &session.client),

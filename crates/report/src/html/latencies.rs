@@ -1,8 +1,8 @@
 //! Latencies of single events, packed for the page.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 
+use arcstr::ArcStr;
 use dbtime_model::latency::{bounds_of, bucket_of, kind};
 use dbtime_model::{LatencyRow, Session, SessionId};
 
@@ -42,12 +42,12 @@ pub(super) struct Latencies {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Series {
     /// See [`kind`].
-    pub(super) kind: Arc<str>,
+    pub(super) kind: ArcStr,
     /// Wait event, system call …; for a command its query.
-    pub(super) name: Arc<str>,
-    pub(super) device: Arc<str>,
+    pub(super) name: ArcStr,
+    pub(super) device: ArcStr,
     /// Where the data of a read came from.
-    pub(super) source: Arc<str>,
+    pub(super) source: ArcStr,
 }
 
 /// Packs the latencies that a filter lets through.

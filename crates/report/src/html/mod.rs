@@ -22,6 +22,7 @@ mod write;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use dbtime_model::{Fidelity, Session, SessionId, StackId, State, Wait};
 
@@ -68,7 +69,7 @@ pub struct HtmlPage {
     /// Times without a recording; or why there is no time line.
     over_time: Result<OverTime, String>,
     /// Those that have cells.
-    sessions: Vec<Session>,
+    sessions: Vec<Arc<Session>>,
     /// For each of them the first one that represents it in stacks; empty when each represents itself.
     alike: Vec<u32>,
     statements: Vec<Statement>,
@@ -400,12 +401,12 @@ impl Packer {
         let number = self.sessions.number(session.id);
         if number as usize == self.alike.len() {
             let kind = [
-                &session.backend_type.0,
+                session.backend_type.0.as_str(),
                 &session.user,
                 &session.database,
                 &session.application,
             ];
-            let first = *self.kinds.entry(kind.map(String::clone)).or_insert(number);
+            let first = *self.kinds.entry(kind.map(str::to_string)).or_insert(number);
             self.alike.push(first);
             self.stacks.next_session(first);
         }

@@ -8,8 +8,8 @@ mod reads;
 mod waits;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
+use arcstr::ArcStr;
 use dbtime_model::LatencyRow;
 use dbtime_model::latency::kind;
 use dbtime_model::recording::{Meta, Problem};
@@ -108,14 +108,14 @@ impl IoReport {
 struct Met {
     segments: Segments,
     /// The first name found: a file belongs to one relation.
-    relation: Option<Arc<str>>,
+    relation: Option<ArcStr>,
 }
 
 impl Met {
     fn add(&mut self, segment: u32, row: &LatencyRow) {
         self.segments.insert(segment);
         if self.relation.is_none() && !row.relation.is_empty() {
-            self.relation = Some(Arc::clone(&row.relation));
+            self.relation = Some(ArcStr::clone(&row.relation));
         }
     }
 }

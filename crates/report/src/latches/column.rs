@@ -94,7 +94,7 @@ impl LatchColumn {
         let of_session =
             |take: fn(&Session) -> String, dimensions: &mut Dimensions| take(dimensions.session(row.session));
         match self {
-            LatchColumn::Name => row.lock.clone(),
+            LatchColumn::Name => row.lock.to_string(),
             LatchColumn::Lock => match SingleLock::of_row(row) {
                 any if any.is_any() => String::new(),
                 one => one.label(),
@@ -106,7 +106,7 @@ impl LatchColumn {
             LatchColumn::Mode => HoldMode::of(row).as_str().to_string(),
             LatchColumn::Session => of_session(session_label, dimensions),
             LatchColumn::User => of_session(|session| session.user.clone(), dimensions),
-            LatchColumn::BackendType => of_session(|session| session.backend_type.0.clone(), dimensions),
+            LatchColumn::BackendType => of_session(|session| session.backend_type.0.to_string(), dimensions),
             LatchColumn::Application => of_session(|session| session.application.clone(), dimensions),
             LatchColumn::Query => known_query_id(row.statement).unwrap_or_default(),
             LatchColumn::SqlId => dimensions.sql_id(row.statement).unwrap_or_default().to_string(),

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::AddAssign;
-use std::sync::Arc;
 
+use arcstr::ArcStr;
 use dbtime_model::{HeldLockRow, LockUse, LockUses, SessionId};
 use serde::Serialize;
 
@@ -148,7 +148,7 @@ pub struct ExactSession {
     /// Its pid, or its number in the database.
     pub session: String,
     /// Its kind of process.
-    pub backend_type: String,
+    pub backend_type: ArcStr,
     /// Whose.
     pub user: String,
     /// What was counted.
@@ -173,7 +173,7 @@ pub struct ExactStatement {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ExactPlace {
     /// The function that requested the lock, after its caller if known.
-    pub functions: Vec<Arc<str>>,
+    pub functions: Vec<ArcStr>,
     /// What was counted.
     #[serde(flatten)]
     pub sums: UseSums,
@@ -193,7 +193,7 @@ struct Sums {
     single: HashMap<SingleLock, UseSums>,
     sessions: HashMap<SessionId, UseSums>,
     statements: HashMap<u64, UseSums>,
-    places: HashMap<Vec<Arc<str>>, UseSums>,
+    places: HashMap<Vec<ArcStr>, UseSums>,
 }
 
 /// The filters and columns that uses do not support.
@@ -349,16 +349,16 @@ fn as_row(used: &LockUse) -> HeldLockRow {
         time: 0,
         session: used.session,
         statement: used.statement,
-        lock: used.lock.clone(),
+        lock: used.lock.clone().into(),
         number: used.number,
         address: used.address,
-        file: Arc::clone(&used.file),
-        relation: Arc::clone(&used.relation),
+        file: ArcStr::clone(&used.file),
+        relation: ArcStr::clone(&used.relation),
         block: used.block,
         exclusive: used.exclusive,
         mode_unknown: false,
-        wait_class: String::new(),
-        wait_event: String::new(),
+        wait_class: ArcStr::new(),
+        wait_event: ArcStr::new(),
         state: dbtime_model::State::Unknown,
         kernel_stack: dbtime_model::NO_STACK,
         user_stack: dbtime_model::NO_STACK,

@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
 
+use arcstr::ArcStr;
 use dbtime_model::{HeldLockRow, Session, State, Wait};
 use serde::{Serialize, Serializer};
 
@@ -24,7 +24,7 @@ pub struct Holding {
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub sids: BTreeSet<String>,
     /// Their kind of process.
-    pub backend_type: String,
+    pub backend_type: ArcStr,
     /// The statement; 0 = not known, or none.
     #[serde(rename = "query", serialize_with = "fields::query_id")]
     pub statement: u64,
@@ -66,14 +66,14 @@ fn is_exclusive<S: Serializer>(mode: &HoldMode, to: S) -> Result<S::Ok, S::Error
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CodeTime {
     /// Outermost first.
-    pub functions: Vec<Arc<str>>,
+    pub functions: Vec<ArcStr>,
     /// Nanoseconds.
     pub ns: u128,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
-    backend_type: String,
+    backend_type: ArcStr,
     statement: u64,
     mode: HoldMode,
     wait: Wait,
@@ -84,7 +84,7 @@ struct Key {
 struct Sum {
     pids: BTreeSet<u32>,
     sids: BTreeSet<String>,
-    code: HashMap<Vec<Arc<str>>, u128>,
+    code: HashMap<Vec<ArcStr>, u128>,
     ns: u128,
     samples: u128,
     gets: u128,
@@ -151,7 +151,7 @@ pub(super) fn session_label(session: &Session) -> String {
 }
 
 /// Longest first.
-pub(super) fn by_time(code: HashMap<Vec<Arc<str>>, u128>) -> Vec<CodeTime> {
+pub(super) fn by_time(code: HashMap<Vec<ArcStr>, u128>) -> Vec<CodeTime> {
     let code = code.into_iter();
     let mut code: Vec<CodeTime> = code.map(|(functions, ns)| CodeTime { functions, ns }).collect();
     code.sort_by(|one, other| (Reverse(one.ns), &one.functions).cmp(&(Reverse(other.ns), &other.functions)));
@@ -159,8 +159,8 @@ pub(super) fn by_time(code: HashMap<Vec<Arc<str>>, u128>) -> Vec<CodeTime> {
 }
 
 /// The last of these frames that have names; if none has, the last ones as they are.
-pub(super) fn innermost(mut frames: Vec<Arc<str>>) -> Vec<Arc<str>> {
-    let is_named = |frame: &Arc<str>| !frame.starts_with('[');
+pub(super) fn innermost(mut frames: Vec<ArcStr>) -> Vec<ArcStr> {
+    let is_named = |frame: &ArcStr| !frame.starts_with('[');
     if frames.iter().any(is_named) {
         frames.retain(is_named);
     }

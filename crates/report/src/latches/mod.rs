@@ -16,8 +16,8 @@ mod waiting;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
+use arcstr::ArcStr;
 use dbtime_model::counter::{self, latch_samples};
 use dbtime_model::recording::Meta;
 use dbtime_model::{Fidelity, HeldLockRow, LockUses, StateGroup, Wait};
@@ -152,7 +152,7 @@ fn is_not_told(gets: &u128) -> bool {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Latch {
     /// Named as the wait event of those waiting for it; all spinlocks share the name `spinlocks`.
-    pub name: String,
+    pub name: ArcStr,
     /// Time in which sessions held them in any mode, nanoseconds.
     pub held_ns: u128,
     /// Time in which sessions held them exclusively, nanoseconds. Concurrent holds add up, also those of one session.
@@ -255,11 +255,7 @@ pub fn latches_and_uses(
             all.not_known_ns += ns;
         }
         if let Some(name) = wanted(activity.wait) {
-            all.latches
-                .entry(name.to_string())
-                .or_default()
-                .waitings
-                .add(activity);
+            all.latches.entry(name.into()).or_default().waitings.add(activity);
         }
     });
     let mut looked = LatchSamples::default();
@@ -314,11 +310,11 @@ pub fn latches_and_uses(
 /// Adds up rows.
 #[derive(Default)]
 struct Builder {
-    latches: BTreeMap<String, Sums>,
+    latches: BTreeMap<ArcStr, Sums>,
     columns: Vec<LatchColumn>,
     profile: HashMap<Vec<String>, ProfileSum>,
     /// By file: a name may only become known later.
-    relations: HashMap<Arc<str>, Arc<str>>,
+    relations: HashMap<ArcStr, ArcStr>,
     active_ns: u128,
     not_known_ns: u128,
 }
@@ -374,13 +370,13 @@ impl Builder {
             Some(StateGroup::OnCpu) | None => {}
         }
         let single = SingleLock {
-            relation: Arc::default(),
+            relation: ArcStr::new(),
             ..SingleLock::of_row(row)
         };
         *latch.single.entry(single).or_default() += ns;
         if !row.relation.is_empty() {
             self.relations
-                .insert(Arc::clone(&row.file), Arc::clone(&row.relation));
+                .insert(ArcStr::clone(&row.file), ArcStr::clone(&row.relation));
         }
         latch.holdings.add(row, wait, dimensions);
         if !self.columns.is_empty() {

@@ -1,7 +1,6 @@
 //! Which one it is of several locks of the same name.
 
-use std::sync::Arc;
-
+use arcstr::ArcStr;
 use dbtime_model::HeldLockRow;
 use serde::{Serialize, Serializer};
 
@@ -15,10 +14,10 @@ pub struct SingleLock {
     pub address: u64,
     /// The relation of its page, as `schema.name`; empty = none, or not known.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub relation: Arc<str>,
+    pub relation: ArcStr,
     /// The file with its page, without segment number; empty = none, or not known.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub file: Arc<str>,
+    pub file: ArcStr,
     /// The number of its page in that file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<u32>,
@@ -33,8 +32,8 @@ impl SingleLock {
         SingleLock {
             number: row.number,
             address: if row.block.is_some() { 0 } else { row.address },
-            relation: Arc::clone(&row.relation),
-            file: Arc::clone(&row.file),
+            relation: ArcStr::clone(&row.relation),
+            file: ArcStr::clone(&row.file),
             block: row.block,
         }
     }

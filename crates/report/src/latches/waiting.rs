@@ -5,8 +5,8 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
 
+use arcstr::ArcStr;
 use dbtime_model::{SessionId, Wait};
 use serde::Serialize;
 
@@ -39,7 +39,7 @@ pub struct LatchWaiting {
     /// Pids of these sessions.
     pub pids: BTreeSet<u32>,
     /// Their kind of process.
-    pub backend_type: String,
+    pub backend_type: ArcStr,
     /// The statement; 0 = not known, or none.
     #[serde(rename = "query", serialize_with = "fields::query_id")]
     pub statement: u64,
@@ -54,7 +54,7 @@ pub struct LatchWaiting {
 #[derive(Default)]
 struct Sum {
     pids: BTreeSet<u32>,
-    code: HashMap<Vec<Arc<str>>, u128>,
+    code: HashMap<Vec<ArcStr>, u128>,
     ns: u128,
 }
 
@@ -63,7 +63,7 @@ struct Sum {
 pub(super) struct Waitings {
     sessions: BTreeSet<SessionId>,
     /// By kind of process and statement.
-    by: BTreeMap<(String, u64), Sum>,
+    by: BTreeMap<(ArcStr, u64), Sum>,
 }
 
 /// The lock that this wait event is for, if it is for one.
@@ -123,7 +123,7 @@ impl Waitings {
 }
 
 /// Removes the functions that take a lock, and their callees.
-fn who_wanted(mut frames: Vec<Arc<str>>) -> Vec<Arc<str>> {
+fn who_wanted(mut frames: Vec<ArcStr>) -> Vec<ArcStr> {
     if let Some(taking) = frames.iter().position(|frame| TAKING.contains(&&**frame)) {
         frames.truncate(taking);
     }

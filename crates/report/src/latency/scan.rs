@@ -35,7 +35,7 @@ pub(crate) fn scan(
         seconds = Some((first.min(row.time), last.max(row.time)));
         let session = match row.session {
             SessionId::RECORDER => None,
-            id => Some(dimensions.session(id)),
+            id => Some(dimensions.session(id).as_ref()),
         };
         let of_session =
             filter.takes_all_sessions() || session.is_some_and(|session| filter.takes_session(session));

@@ -10,6 +10,7 @@ mod waited;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use arcstr::ArcStr;
 use dbtime_model::counter::{self, lock_looks};
 use dbtime_model::recording::{Meta, Problem};
 use dbtime_model::{LockRow, SessionId, SessionState, State, Wait};
@@ -77,11 +78,11 @@ pub struct LockRequest {
     /// False: a process that is not recorded; nothing more is known about it.
     pub recorded: bool,
     /// Kind of process; empty if not known.
-    pub backend_type: String,
+    pub backend_type: ArcStr,
     /// Whose.
     pub user: String,
     /// Mode.
-    pub mode: String,
+    pub mode: ArcStr,
     /// It held the lock; else it waited for it.
     pub granted: bool,
     /// For some of the time the lock was recorded with the session (fast path), where nobody can wait for it.
@@ -107,7 +108,7 @@ struct Key {
     session: SessionId,
     pid: u32,
     prepared: Option<u32>,
-    mode: String,
+    mode: ArcStr,
     granted: bool,
     statement: u64,
     session_state: SessionState,
@@ -292,7 +293,7 @@ fn lock(target: LockTarget, uses: BTreeMap<Key, Sum>, dimensions: &mut Dimension
                 let session = dimensions.session(key.session);
                 (session.pid, session.backend_type.0.clone(), session.user.clone())
             }
-            false => (key.pid, String::new(), String::new()),
+            false => (key.pid, ArcStr::new(), String::new()),
         };
         lock.requests.push(LockRequest {
             pid: (pid != 0).then_some(pid),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use arcstr::ArcStr;
 use dbtime_model::{LockRow, Session};
 use serde::Serialize;
 
@@ -16,7 +17,7 @@ pub(super) const VIRTUAL_TRANSACTION: &str = "virtualxid";
 pub struct LockTarget {
     /// As the database calls it.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: ArcStr,
     /// Id of the database; 0 = of all databases.
     pub database: Option<u32>,
     /// Its name, if one of its sessions held the lock or waited for it.
@@ -169,7 +170,7 @@ mod tests {
     fn each_kind_is_said_as_people_know_it() {
         let of = |kind: &str, fill: fn(&mut LockTarget)| {
             let mut target = LockTarget {
-                kind: kind.to_string(),
+                kind: kind.into(),
                 ..LockTarget::default()
             };
             fill(&mut target);
@@ -209,7 +210,7 @@ mod tests {
         );
         let advisory = |part| {
             let mut target = LockTarget {
-                kind: "advisory".to_string(),
+                kind: "advisory".into(),
                 database: Some(5),
                 classid: Some(u32::MAX),
                 objid: Some(u32::MAX - 1),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use arcstr::ArcStr;
 use dbtime_model::counter::task;
 
 use super::LineUnit;
@@ -19,7 +20,7 @@ pub struct Average {
 }
 
 /// Growth of a session's statistics by name.
-type Stats = BTreeMap<String, i128>;
+type Stats = BTreeMap<ArcStr, i128>;
 
 /// What the kernel counts: what is shown per call, what it is divided by, and what that is called.
 const OF_TASK: [(&str, &str, &str); 2] = [

@@ -2,14 +2,16 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
+use arcstr::ArcStr;
 use dbtime_model::counter::{self, snapper, statement_counts};
 use dbtime_model::latency::kind;
 use dbtime_model::{CounterRow, HeldLockRow, LatencyRow, LockRow, Session, SessionId, State, Wait, WaitKind};
 
 use super::{
     LineKind, LineUnit, SessionSnapshot, SnapshotLine, SnapshotOptions, average,
-    chooses_no_time_but_statements,
+    chooses_no_time_but_statements, is_whole,
 };
 use crate::database_view::{DatabaseViewBuilder, Who};
 use crate::fast_map::FastMap;
@@ -22,6 +24,15 @@ use crate::sums::{Sums, percent};
 
 /// Counters that are not statistics of the session: the ledger has them.
 const NOT_SHOWN: [&str; 3] = [counter::ELAPSED_NS, counter::ON_CPU_NS, counter::RUN_QUEUE_NS];
+
+/// True for a counter that a snapshot can show.
+pub fn is_for_snapshot(row: &CounterRow) -> bool {
+    match row.source.as_str() {
+        counter::SNAPPER => true,
+        counter::DBTIME | counter::HOST => false,
+        _ => !NOT_SHOWN.contains(&row.name.as_str()),
+    }
+}
 
 /// See the module.
 pub(super) struct Builder<'o> {
@@ -41,8 +52,10 @@ pub(super) struct Builder<'o> {
 pub(super) struct Built {
     /// Selected sessions whose times come from the operating system.
     pub(super) observed: HashSet<SessionId>,
-    /// Those that have something to show.
+    /// Those that have something to show: no more than are wanted.
     pub(super) sessions: Vec<SessionSnapshot>,
+    /// See [`super::Snapshot::others`].
+    pub(super) others: usize,
     /// See [`super::Snapshot::statistics_left_out`].
     pub(super) statistics_left_out: bool,
 }
@@ -50,7 +63,7 @@ pub(super) struct Built {
 /// What grew of one session.
 #[derive(Default)]
 struct Sessional {
-    session: Session,
+    session: Arc<Session>,
     /// The filter selects something of it.
     is_meant: bool,
     view: DatabaseViewBuilder,
@@ -60,12 +73,12 @@ struct Sessional {
     waits: BTreeMap<Wait, u128>,
     /// How many ended, and how long they took.
     ended_waits: HashMap<String, (u64, u64)>,
-    stats: BTreeMap<String, i128>,
+    stats: BTreeMap<ArcStr, i128>,
     /// Values at the end.
-    levels: BTreeMap<String, i128>,
+    levels: BTreeMap<ArcStr, i128>,
     /// Counters of single statements, by statement and name.
     statements: BTreeMap<(u64, String), i128>,
-    latches: BTreeMap<String, u128>,
+    latches: BTreeMap<ArcStr, u128>,
     locks: BTreeMap<String, u128>,
     /// What Snapper's file says; times in nanoseconds.
     told_elapsed_ns: u128,
@@ -92,10 +105,10 @@ impl<'o> Builder<'o> {
         self.sessions.get(&session).is_some_and(|of| of.is_meant)
     }
 
-    fn of(&mut self, session: &Session) -> &mut Sessional {
+    fn of(&mut self, session: &Arc<Session>) -> &mut Sessional {
         self.sessions.entry(session.id).or_insert_with(|| {
             Box::new(Sessional {
-                session: session.clone(),
+                session: Arc::clone(session),
                 ..Sessional::default()
             })
         })
@@ -127,13 +140,12 @@ impl<'o> Builder<'o> {
         }
     }
 
-    pub(super) fn add_counter(&mut self, row: &CounterRow, session: &Session) {
-        let name = row.name.as_str();
-        let is_told = row.source == counter::SNAPPER;
-        let is_of_host = row.source == counter::HOST;
-        if row.source == counter::DBTIME || is_of_host || !is_told && NOT_SHOWN.contains(&name) {
+    pub(super) fn add_counter(&mut self, row: &CounterRow, session: &Arc<Session>) {
+        if !is_for_snapshot(row) {
             return;
         }
+        let name = row.name.as_str();
+        let is_told = row.source == counter::SNAPPER;
         let is_of_server = row.source == counter::SERVER_STATISTICS;
         let of_statement = name
             .strip_prefix(statement_counts::PREFIX)
@@ -152,7 +164,7 @@ impl<'o> Builder<'o> {
             sessional.is_meant = true;
             let us = 1_000 * value;
             if let Some(name) = name.strip_prefix(snapper::STATISTIC) {
-                *sessional.stats.entry(name.to_string()).or_default() += value;
+                *sessional.stats.entry(name.into()).or_default() += value;
             } else if let Some(name) = name.strip_prefix(snapper::TIME_US) {
                 *sessional.told_times.entry(name.to_string()).or_default() += us;
             } else if let Some(name) = name.strip_prefix(snapper::WAIT_US) {
@@ -182,7 +194,7 @@ impl<'o> Builder<'o> {
         }
     }
 
-    pub(super) fn add_latency(&mut self, row: &LatencyRow, session: &Session) {
+    pub(super) fn add_latency(&mut self, row: &LatencyRow, session: &Arc<Session>) {
         if &*row.kind == kind::WAIT {
             let sessional = self.of(session);
             let (count, ns) = sessional.ended_waits.entry(row.name.to_string()).or_default();
@@ -191,20 +203,20 @@ impl<'o> Builder<'o> {
         }
     }
 
-    pub(super) fn add_held_lock(&mut self, row: &HeldLockRow, session: &Session) {
+    pub(super) fn add_held_lock(&mut self, row: &HeldLockRow, session: &Arc<Session>) {
         if row.lock.is_empty() {
             return;
         }
         let name = match (row.mode_unknown, row.exclusive) {
             (true, _) => row.lock.clone(),
-            (false, true) => format!("{}, exclusive", row.lock),
-            (false, false) => format!("{}, shared", row.lock),
+            (false, true) => format!("{}, exclusive", row.lock).into(),
+            (false, false) => format!("{}, shared", row.lock).into(),
         };
         *self.of(session).latches.entry(name).or_default() += u128::from(row.ns);
     }
 
     /// Adds a lock of the server's lock table.
-    pub(super) fn add_lock(&mut self, row: &LockRow, session: &Session) {
+    pub(super) fn add_lock(&mut self, row: &LockRow, session: &Arc<Session>) {
         let target = LockTarget::of_session(row, session);
         let how = if row.granted { "held" } else { "awaited" };
         let name = format!("{target}, {} {how}", row.mode);
@@ -214,44 +226,63 @@ impl<'o> Builder<'o> {
     pub(super) fn finish(self, period: Period) -> Built {
         let statistics_left_out = self.statistics_left_out;
         let (options, counts_waits) = (self.options, self.counts_waits);
-        let meant: Vec<Box<Sessional>> = self
+        let mut meant: Vec<Box<Sessional>> = self
             .sessions
             .into_values()
             .filter(|session| session.is_meant)
             .collect();
         let observed = meant.iter().filter(|session| !session.is_told);
         let observed = observed.map(|session| session.session.id).collect();
-        let meant = meant.into_iter();
-        let mut sessions: Vec<(u128, SessionSnapshot)> = meant
-            .map(|sessional| sessional.finish(period, options, counts_waits))
-            .filter(|(_, snapshot)| !snapshot.lines.is_empty())
-            .collect();
-        // By cached keys: sessions are some hundred bytes each, and of many, most are idle.
-        sessions.sort_by_cached_key(|(active, snapshot)| {
-            let session = &snapshot.session;
+        meant.sort_by_cached_key(|sessional| {
+            let session = &sessional.session;
             (
                 !session.backend_type.is_foreground(),
-                Reverse(*active),
+                Reverse(sessional.active_ns()),
                 session.pid,
                 session.id,
             )
         });
+        let mut sessions = Vec::new();
+        let mut others = 0;
+        for sessional in meant {
+            if options.most.is_some_and(|most| sessions.len() >= most) {
+                let counts =
+                    !is_whole(&sessional.session) && sessional.has_lines(period, options, counts_waits);
+                others += usize::from(counts);
+                continue;
+            }
+            let snapshot = sessional.finish(period, options, counts_waits);
+            if !snapshot.lines.is_empty() {
+                sessions.push(snapshot);
+            }
+        }
         Built {
             observed,
-            sessions: sessions.into_iter().map(|(_, snapshot)| snapshot).collect(),
+            sessions,
+            others,
             statistics_left_out,
         }
     }
 }
 
 impl Sessional {
-    /// With the time to sort it by.
-    fn finish(
-        self,
-        period: Period,
-        options: &SnapshotOptions,
-        counts_waits: bool,
-    ) -> (u128, SessionSnapshot) {
+    /// The time to sort it by, nanoseconds.
+    fn active_ns(&self) -> u128 {
+        match self.is_told {
+            true => (self.told_times.get("DB time").copied().unwrap_or(0)).unsigned_abs(),
+            false => self.db_time.total_ns() + self.background.total_ns(),
+        }
+    }
+
+    /// Whether there is something to show.
+    fn has_lines(self, period: Period, options: &SnapshotOptions, counts_waits: bool) -> bool {
+        // Nearly all of thousands of idle sessions have a line for their wait: that takes less time than to make it.
+        let has_wait = !self.is_told && self.waits.keys().any(|wait| wait.kind() == WaitKind::Event);
+        has_wait && options.include.is_empty() && options.gather.contains(&LineKind::Wait)
+            || !self.finish(period, options, counts_waits).lines.is_empty()
+    }
+
+    fn finish(self, period: Period, options: &SnapshotOptions, counts_waits: bool) -> SessionSnapshot {
         let wants = |line: &SnapshotLine| {
             let has = |text: &str| line.name.to_lowercase().contains(text);
             options.gather.contains(&line.kind)
@@ -274,14 +305,9 @@ impl Sessional {
             average: None,
             ..self.stat(name, *level)
         }));
-        let (active, elapsed_ns);
+        let active = self.active_ns();
+        let elapsed_ns;
         if self.is_told {
-            active = self
-                .told_times
-                .get("DB time")
-                .copied()
-                .unwrap_or(0)
-                .unsigned_abs();
             // A session that did nothing in a snapshot is not in it, but was there all the same.
             elapsed_ns = match self.told_elapsed_ns {
                 ns if ns > 0 && period.covered_ns.is_none() => ns,
@@ -289,7 +315,6 @@ impl Sessional {
             };
             lines.extend(self.told(elapsed_ns));
         } else {
-            active = self.db_time.total_ns() + self.background.total_ns();
             elapsed_ns = period.elapsed_ns();
         }
         let is_background = !self.session.backend_type.is_foreground();
@@ -311,7 +336,7 @@ impl Sessional {
         let latches = self
             .latches
             .iter()
-            .map(|(name, ns)| time(LineKind::Latch, name.clone(), *ns));
+            .map(|(name, ns)| time(LineKind::Latch, name.to_string(), *ns));
         let locks = self
             .locks
             .iter()
@@ -338,13 +363,12 @@ impl Sessional {
             lines.extend(locks);
         }
         lines.retain(wants);
-        let snapshot = SessionSnapshot {
+        SessionSnapshot {
             session: self.session,
             elapsed_ns,
             view,
             lines,
-        };
-        (active, snapshot)
+        }
     }
 
     fn stat(&self, name: &str, growth: i128) -> SnapshotLine {

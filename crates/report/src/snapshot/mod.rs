@@ -8,6 +8,8 @@ mod average;
 mod builder;
 mod column;
 
+use std::sync::Arc;
+
 use dbtime_model::recording::Meta;
 use dbtime_model::{Session, SessionId, Wait};
 
@@ -23,6 +25,7 @@ use crate::report::{ReportError, load};
 use crate::scan::{Period, scan};
 pub(crate) use amount::{graph, short};
 pub use average::Average;
+pub use builder::is_for_snapshot;
 use builder::{Builder, Built};
 pub use column::SnapshotColumn;
 
@@ -75,6 +78,8 @@ pub struct SnapshotOptions {
     pub include: String,
     /// What the average active sessions are grouped by; empty = they are not shown.
     pub ash: Vec<Dimension>,
+    /// Most sessions to show; none = all.
+    pub most: Option<usize>,
 }
 
 /// See the module.
@@ -88,6 +93,8 @@ pub struct Snapshot {
     pub period: Period,
     /// Those with the most DB time first.
     pub sessions: Vec<SessionSnapshot>,
+    /// How many others there are, with less DB time: more than were to be shown.
+    pub others: usize,
     /// CPU and waits of all chosen sessions against their DB time; without imported snapshots.
     pub total: DatabaseView,
     /// Time of all chosen sessions, if requested.
@@ -98,11 +105,24 @@ pub struct Snapshot {
     pub problems: Vec<String>,
 }
 
+impl Snapshot {
+    /// Number of sessions with something to show.
+    pub fn count(&self) -> usize {
+        let shown = self.sessions.iter();
+        shown.filter(|one| !is_whole(&one.session)).count() + self.others
+    }
+}
+
+/// Whether this is the server as a whole rather than a session.
+pub(crate) fn is_whole(session: &Session) -> bool {
+    session.pid == 0 && session.id == SessionId::RECORDER
+}
+
 /// The snapshot of one session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionSnapshot {
     /// Who it is.
-    pub session: Session,
+    pub session: Arc<Session>,
     /// What the growth is divided by, nanoseconds: the time of the snapshot.
     pub elapsed_ns: u128,
     /// CPU and waits against DB time; for imported snapshots as the file says.
@@ -355,6 +375,7 @@ fn take(source: &Source, options: &SnapshotOptions, parts: Parts) -> Result<Vec<
             filter: filter.clone(),
             period,
             sessions: built.sessions,
+            others: built.others,
             total: total.finish(Who::of(&meta)),
             active: None,
             statistics_left_out: built.statistics_left_out,

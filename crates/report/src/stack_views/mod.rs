@@ -78,6 +78,9 @@ pub struct StackReport {
     /// The time it covers.
     #[serde(flatten, serialize_with = "fields::period")]
     pub period: Period,
+    /// The recording has stacks, chosen or not.
+    #[serde(skip)]
+    pub has_stacks: bool,
     /// Sum of all stacks.
     #[serde(flatten, serialize_with = "db_time")]
     pub total: Sums,
@@ -182,6 +185,7 @@ pub fn stacks(source: &Source, options: &StackOptions) -> Result<StackReport, Re
         meta: source.meta().clone(),
         filter: options.filter.clone(),
         period: scan.period,
+        has_stacks: dimensions.count_stacks() > 0,
         fidelity: total.fidelity(),
         total,
         answer,

@@ -446,8 +446,8 @@ fn counters(diff: &Diff, page: &mut Page) {
     for change in shown {
         let [good, bad] = change.per_unit;
         table.row(vec![
-            change.source.clone(),
-            change.name.clone(),
+            change.source.to_string(),
+            change.name.to_string(),
             format!("{good:.2}"),
             format!("{bad:.2}"),
             format!("{:+.2}", bad - good),

@@ -124,7 +124,7 @@ fn of_samples(report: &LatchReport, looked: LatchSamples, page: &mut Page) {
     let mut table = Table::new(&["latch", "longest held"], &heads);
     let held = |latch: &&Latch| latch.samples > 0;
     for latch in report.latches.iter().filter(held).take(report.top) {
-        let mut cells = vec![latch.name.clone(), longest(latch)];
+        let mut cells = vec![latch.name.to_string(), longest(latch)];
         cells.extend(sampled(looked, latch.samples, latch.gets, latch.held_ns));
         let is_known = latch.mode_unknown_ns < latch.held_ns;
         cells.extend([latch.exclusive_ns, latch.shared_ns].map(|ns| match is_known {
@@ -276,7 +276,7 @@ fn overview(report: &LatchReport, page: &mut Page) {
             false => "?".to_string(),
         };
         table.row(vec![
-            latch.name.clone(),
+            latch.name.to_string(),
             longest(latch),
             of_holders(seconds(latch.held_ns)),
             of_holders(seconds(latch.exclusive_ns)),

@@ -114,7 +114,7 @@ fn uses(lock: &HeavyLock, top: usize, page: &mut Page) {
         let longest = seconds(of.longest_ns.into());
         table.row(vec![
             who(of),
-            of.mode.clone(),
+            of.mode.to_string(),
             match (of.granted, of.fast_path) {
                 (true, true) => "held (fast path)",
                 (true, false) => "held",
@@ -162,7 +162,7 @@ fn session(of: &LockRequest) -> String {
         }
         (None, Some(pid)) if !of.recorded => return format!("pid {pid}, which is not recorded"),
         (None, Some(pid)) => format!("pid {pid}, {}", of.backend_type),
-        (None, None) => of.backend_type.clone(),
+        (None, None) => of.backend_type.to_string(),
     };
     match of.session_state {
         SessionState::None | SessionState::Active => session,

@@ -269,10 +269,10 @@ pub fn render_what_if(report: &WhatIfReport, width: usize) -> String {
     page.finish()
 }
 
-/// What grew in each of the `top` sessions as text; as [`render`].
-pub fn render_snapshot(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usize, width: usize) -> String {
+/// What grew in each session as text; as [`render`].
+pub fn render_snapshot(snapshot: &Snapshot, columns: &[SnapshotColumn], width: usize) -> String {
     let mut page = Page::new(width);
-    snapshot::render(snapshot, columns, top, &mut page);
+    snapshot::render(snapshot, columns, &mut page);
     page.finish()
 }
 

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
+use dbtime_model::Session;
 use dbtime_model::recording::{Clock, Meta};
-use dbtime_model::{Session, SessionId};
 
 use super::page::{Page, Table, percent};
 use super::{header, quality};
@@ -13,7 +13,7 @@ use crate::group::moment;
 use crate::latency::WaitUnit;
 use crate::ledger::{LedgerRow, Rest, Section};
 use crate::number::counted;
-use crate::snapshot::{LineKind, SessionSnapshot, Snapshot, SnapshotColumn};
+use crate::snapshot::{LineKind, SessionSnapshot, Snapshot, SnapshotColumn, is_whole};
 use crate::sums::percent as percent_of;
 
 /// Lines of average active sessions.
@@ -21,7 +21,7 @@ const MOST_ACTIVE: usize = 15;
 /// Statements whose counts are shown: those with the most time.
 const STATEMENTS: usize = 5;
 
-pub(super) fn render(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usize, page: &mut Page) {
+pub(super) fn render(snapshot: &Snapshot, columns: &[SnapshotColumn], page: &mut Page) {
     let (meta, period) = (&snapshot.meta, snapshot.period);
     let from = match meta.collector.clock {
         Clock::Utc => format!("From {} UTC, ", moment(period.from_us)),
@@ -34,14 +34,7 @@ pub(super) fn render(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usize
     page.heading(&format!(
         "{from}{}, {}{how}",
         header::length(period),
-        counted(
-            snapshot
-                .sessions
-                .iter()
-                .filter(|one| !is_whole(&one.session))
-                .count(),
-            "session"
-        ),
+        counted(snapshot.count(), "session"),
     ));
     if let Some(only) = header::chosen(&snapshot.filter) {
         page.paragraph(&only);
@@ -49,13 +42,15 @@ pub(super) fn render(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usize
     if snapshot.sessions.is_empty() {
         page.paragraph("No statistic of these sessions changed.");
     }
-    let shown = snapshot.sessions.get(..top).unwrap_or(&snapshot.sessions);
+    let shown = &snapshot.sessions;
     if !shown.is_empty() {
         lines(shown, columns, meta, page);
     }
-    let rest = snapshot.sessions.len() - shown.len();
-    if rest > 0 {
-        page.line(&format!("{} not shown.", counted(rest, "other session")));
+    if snapshot.others > 0 {
+        page.line(&format!(
+            "{} not shown.",
+            counted(snapshot.others, "other session")
+        ));
     }
     if snapshot.statistics_left_out {
         page.paragraph(
@@ -74,7 +69,7 @@ pub(super) fn render(snapshot: &Snapshot, columns: &[SnapshotColumn], top: usize
             counted(lost, "event")
         ));
     }
-    explain(snapshot, shown, columns, page);
+    explain(snapshot, columns, page);
     active(snapshot, page);
     quality::problems(&snapshot.problems, page);
 }
@@ -129,11 +124,6 @@ fn statements_with_less_time(one: &SessionSnapshot) -> HashSet<u64> {
     times.into_iter().skip(STATEMENTS).map(|(id, _)| id).collect()
 }
 
-/// Whether this is the server as a whole rather than a session.
-fn is_whole(session: &Session) -> bool {
-    session.pid == 0 && session.id == SessionId::RECORDER
-}
-
 /// By its number in the database if its pid is not known.
 fn name(session: &Session, meta: &Meta) -> String {
     if is_whole(session) {
@@ -155,21 +145,22 @@ fn name(session: &Session, meta: &Meta) -> String {
 fn whose(session: &Session) -> String {
     match session.user.is_empty() {
         true if is_whole(session) => String::new(),
-        true => session.backend_type.0.clone(),
+        true => session.backend_type.0.to_string(),
         false => session.user.clone(),
     }
 }
 
 /// CPU and waits compared with DB time, and what is not known.
-fn explain(snapshot: &Snapshot, shown: &[SessionSnapshot], columns: &[SnapshotColumn], page: &mut Page) {
+fn explain(snapshot: &Snapshot, columns: &[SnapshotColumn], page: &mut Page) {
+    let shown = &snapshot.sessions;
     let is_observed = snapshot.total.db_time_ns > 0;
     if is_observed {
-        page.paragraph(&match snapshot.sessions.len() {
+        page.paragraph(&match snapshot.count() {
             1 => snapshot.total.explanation.clone(),
             sessions => format!("All {sessions} sessions: {}", snapshot.total.explanation),
         });
     }
-    if !is_observed || snapshot.sessions.len() > 1 {
+    if !is_observed || snapshot.count() > 1 {
         for one in shown.iter().filter(|one| is_anomalous(one)) {
             page.paragraph(&format!(
                 "Session {}: {}",

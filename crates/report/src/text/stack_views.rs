@@ -10,6 +10,17 @@ use crate::stack_views::{CallTree, CountedStacks, FunctionTimes, ModuleTimes, St
 
 pub(super) fn render(report: &StackReport, page: &mut Page) {
     recording(&report.meta, report.period, &report.filter, page);
+    if report.has_stacks {
+        answer(report, page);
+    } else {
+        page.paragraph("No stacks were recorded: without this option, the report shows time by wait event and state.");
+    }
+    for problem in &report.problems {
+        page.paragraph(&format!("Not read: {problem}"));
+    }
+}
+
+fn answer(report: &StackReport, page: &mut Page) {
     let how = report.fidelity.map_or("none", |fidelity| fidelity.words());
     let amounts = Amounts::of(&report.meta);
     let what = format!("DB time {} ({how})", amounts.with_unit(report.total.total_ns()));
@@ -21,9 +32,6 @@ pub(super) fn render(report: &StackReport, page: &mut Page) {
             without_names(times, &report.meta, page);
         }
         StackAnswer::Modules(times) => modules(times, &what, amounts, page),
-    }
-    for problem in &report.problems {
-        page.paragraph(&format!("Not read: {problem}"));
     }
 }
 

@@ -243,7 +243,7 @@ mod tests {
             for (second, which, value) in rows {
                 builder.add(&CounterRow {
                     time: second * SECOND_US,
-                    name: names[which].to_string(),
+                    name: names[which].into(),
                     value,
                     ..CounterRow::default()
                 });

@@ -285,7 +285,7 @@ fn is_there(change: &WhatIf, recorded: &Recorded) -> Result<(), String> {
             }
             let locks = recorded.locks.iter();
             let all = locks
-                .map(|(lock, facts)| (lock.clone(), facts.followed))
+                .map(|(lock, facts)| (lock.to_string(), facts.followed))
                 .collect();
             Err(format!(
                 "no session waited for or held {name} in this recording; it has {}",

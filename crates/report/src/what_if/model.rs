@@ -8,6 +8,7 @@ mod denser;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use arcstr::ArcStr;
 use dbtime_model::SessionId;
 
 use super::network::{Network, Played, Spread, Stage, dispersion, play};
@@ -43,7 +44,7 @@ struct Demand {
     session: SessionId,
     transactions: f64,
     parts: BTreeMap<Part, f64>,
-    held: BTreeMap<String, BTreeMap<Part, f64>>,
+    held: BTreeMap<ArcStr, BTreeMap<Part, f64>>,
 }
 
 /// What was recorded, averaged over all transactions; seconds.
@@ -66,7 +67,7 @@ pub(super) struct Facts {
 /// A lock modelled as a queue.
 #[derive(Debug, Clone)]
 struct LockModel {
-    name: String,
+    name: ArcStr,
     users: BTreeSet<SessionId>,
     /// What is done while it is held, as fractions that sum to one; none: each session's own samples tell.
     meanwhile: Option<BTreeMap<Part, f64>>,
@@ -130,7 +131,7 @@ impl<'a> Model<'a> {
                 .iter()
                 .any(|change| matches!(&change.what, Changed::Hold(name) if is_called(class, lock, name)))
         };
-        let mut names: Vec<(bool, f64, &String)> = Vec::new();
+        let mut names: Vec<(bool, f64, &ArcStr)> = Vec::new();
         for (name, facts) in &recorded.locks {
             let time = waited.get(name.as_str()).copied().unwrap_or(0.0);
             let wanted = is_wanted(name, &facts.class);
@@ -545,7 +546,7 @@ fn lock_model(recorded: &Recorded, name: &str, waited: f64) -> Result<LockModel,
         .map(|(_, ns)| ns)
         .sum();
     Ok(LockModel {
-        name: name.to_string(),
+        name: name.into(),
         users: facts.users.clone(),
         meanwhile,
         holds_flush: facts.class == "Lock" && flushing > LEAST_FLUSH * followed,

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use arcstr::{ArcStr, literal};
 use dbtime_model::{CauseKind, CauseLink, SessionId, SessionState, State, StateGroup, Wait, counter};
 
 use crate::causes::{Blocked, BlockedTime, Samples, is_blocked};
@@ -42,11 +43,11 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Part {
     pub(super) kind: Kind,
-    pub(super) class: String,
-    pub(super) event: String,
+    pub(super) class: ArcStr,
+    pub(super) event: ArcStr,
     pub(super) statement: u64,
     /// Wait event and statement of the session that was waited for in the end; none: no session, or not known.
-    pub(super) root: Option<(String, String, u64)>,
+    pub(super) root: Option<(ArcStr, ArcStr, u64)>,
 }
 
 impl Part {
@@ -89,14 +90,14 @@ pub(super) struct Share {
     pub(super) transactions: f64,
     pub(super) parts: BTreeMap<Part, f64>,
     /// The parts of that in which an internal lock was held, by its name.
-    pub(super) held: BTreeMap<String, BTreeMap<Part, f64>>,
+    pub(super) held: BTreeMap<ArcStr, BTreeMap<Part, f64>>,
 }
 
 /// What is known of a lock.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LockFacts {
     /// Its class of waits.
-    pub(super) class: String,
+    pub(super) class: ArcStr,
     /// Clients that were seen to wait for it or to be in the way.
     pub(super) users: BTreeSet<SessionId>,
     /// What those in the way did, samples of the waits.
@@ -120,7 +121,7 @@ pub(super) struct Recorded {
     pub(super) blocks: Vec<Vec<Share>>,
     /// Mean number of seconds for which each client was recorded, by block.
     pub(super) lengths: Vec<f64>,
-    pub(super) locks: BTreeMap<String, LockFacts>,
+    pub(super) locks: BTreeMap<ArcStr, LockFacts>,
     /// Transactions of clients that came or went meanwhile, and of all.
     pub(super) transactions: (f64, f64),
     /// DB time of clients, and of other foreground sessions, nanoseconds.
@@ -242,8 +243,8 @@ impl Recorded {
             };
             *share.parts.entry(of_blocked(key, &wait, kind, root)).or_default() += ns;
             if kind == Kind::InLine {
-                let facts = all.locks.entry(lock_of(&wait.event).to_string()).or_default();
-                facts.class = wait.class.to_string();
+                let facts = all.locks.entry(lock_of(&wait.event).into()).or_default();
+                facts.class = wait.class.clone();
                 facts.meet(
                     lock_of(&wait.event),
                     key.session,
@@ -262,7 +263,7 @@ impl Recorded {
             }
             let ns = row.ns as f64;
             let facts = all.locks.entry(row.lock.clone()).or_default();
-            facts.class = "LWLock".to_string();
+            facts.class = literal!("LWLock");
             *facts.addresses.entry(row.address).or_default() += ns;
             if !row.exclusive {
                 facts.shared += ns;
@@ -346,18 +347,18 @@ impl LockFacts {
     }
 }
 
-fn of_blocked(key: &Blocked, wait: &Wait, kind: Kind, root: Option<(String, String, u64)>) -> Part {
+fn of_blocked(key: &Blocked, wait: &Wait, kind: Kind, root: Option<(ArcStr, ArcStr, u64)>) -> Part {
     Part {
         kind,
-        class: wait.class.to_string(),
-        event: wait.event.to_string(),
+        class: wait.class.clone(),
+        event: wait.event.clone(),
         statement: key.statement,
         root,
     }
 }
 
 /// What a lock holder did.
-fn did(class: &str, event: &str, state: State, session_state: SessionState, statement: u64) -> Part {
+fn did(class: &ArcStr, event: &ArcStr, state: State, session_state: SessionState, statement: u64) -> Part {
     let kind = match state.group() {
         Some(StateGroup::OnCpu | StateGroup::RunQueue) => Kind::Cpu,
         _ if is_lock(class) => Kind::InLine,
@@ -365,8 +366,8 @@ fn did(class: &str, event: &str, state: State, session_state: SessionState, stat
     };
     Part {
         kind,
-        class: class.to_string(),
-        event: event.to_string(),
+        class: class.clone(),
+        event: event.clone(),
         // While idle it executes none.
         statement: if session_state.is_idle_in_transaction() {
             0

@@ -31,7 +31,7 @@ fn deep_recording(home: &TempDir) -> PathBuf {
         sessions: vec![SessionRow {
             id: SessionId(1),
             pid: 101,
-            backend_type: "client backend".to_string(),
+            backend_type: "client backend".into(),
             ..SessionRow::default()
         }],
         stacks: vec![StackRow {
@@ -43,8 +43,8 @@ fn deep_recording(home: &TempDir) -> PathBuf {
             session: SessionId(1),
             statement: 1,
             plan: 0,
-            wait_class: "CPU".to_string(),
-            wait_event: "CPU".to_string(),
+            wait_class: "CPU".into(),
+            wait_event: "CPU".into(),
             idle: false,
             state: State::User,
             session_state: SessionState::Active,

@@ -105,7 +105,7 @@ pub(super) fn slower_recording(home: &TempDir, word: &str, times: u64) -> PathBu
         rows.sessions.push(SessionRow {
             id: SessionId(n as u64 + 1),
             pid: 100 + n as u32,
-            backend_type: (*kind).to_string(),
+            backend_type: (*kind).into(),
             user: if n == 3 {
                 String::new()
             } else {
@@ -155,8 +155,8 @@ pub(super) fn slower_recording(home: &TempDir, word: &str, times: u64) -> PathBu
                     (_, id) => id.wrapping_mul(0x9e37_79b9_7f4a_7c15),
                 },
                 plan: 0,
-                wait_class,
-                wait_event,
+                wait_class: wait_class.into(),
+                wait_event: wait_event.into(),
                 idle,
                 state: State::ALL[chance.below(8) as usize],
                 session_state: SessionState::ALL[chance.below(8) as usize],
@@ -245,17 +245,17 @@ fn look_at_locks(rows: &mut Rows, word: &str) {
         rows.locks.push(LockRow {
             kind: row.wait_event.clone(),
             transactionid: Some(700 + transaction),
-            mode: "ShareLock".to_string(),
+            mode: "ShareLock".into(),
             ..look.clone()
         });
         rows.locks.push(LockRow {
-            kind: "tuple".to_string(),
+            kind: "tuple".into(),
             database: Some(5 + (row.session.0 as u32 - 1) % 3),
             relation: Some(16_390),
             relation_name: format!("public.orders{word}"),
             page: Some(4),
             tuple: Some(transaction),
-            mode: "ExclusiveLock".to_string(),
+            mode: "ExclusiveLock".into(),
             granted: true,
             ..look
         });

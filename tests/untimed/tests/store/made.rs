@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use dbtime_model::recording::{
     Clock, CollectorMeta, DatabaseMeta, HostMeta, Meta, RecordingWriter, SCHEMA_VERSION,
@@ -224,7 +223,7 @@ fn rows_of_hour(start_s: i64, is_first: bool, numbers: &mut Numbers) -> Rows {
         rows.sessions.push(SessionRow {
             id: SessionId(id),
             pid: 100 + id as u32,
-            backend_type: if id == 4 { "checkpointer" } else { "client backend" }.to_string(),
+            backend_type: if id == 4 { "checkpointer" } else { "client backend" }.into(),
             user: format!("user{id}"),
             ..SessionRow::default()
         });
@@ -244,8 +243,8 @@ fn add_transactions(rows: &mut Rows, start_s: i64) {
         rows.counters.push(CounterRow {
             time: start_s * 1_000_000,
             session: SessionId(session),
-            source: counter::SESSION_MEMORY.to_string(),
-            name: counter::TRANSACTIONS.to_string(),
+            source: counter::SESSION_MEMORY.into(),
+            name: counter::TRANSACTIONS.into(),
             value: 1_000 + start_s / HOUR_S % 24 * 10 + session as i64,
             ..CounterRow::default()
         });
@@ -277,8 +276,8 @@ fn add_second(
         session,
         statement,
         plan: 0,
-        wait_class: class.to_string(),
-        wait_event: event.to_string(),
+        wait_class: class.into(),
+        wait_event: event.into(),
         idle,
         state,
         session_state: SessionState::None,
@@ -302,8 +301,8 @@ fn add_second(
         rows.counters.push(CounterRow {
             time,
             session,
-            source: source.to_string(),
-            name: name.to_string(),
+            source: source.into(),
+            name: name.into(),
             value,
             ..CounterRow::default()
         });
@@ -325,16 +324,16 @@ fn add_second(
             time,
             session,
             statement,
-            wait_class: class.to_string(),
-            wait_event: event.to_string(),
+            wait_class: class.into(),
+            wait_event: event.into(),
             state,
             kind: CauseKind::Session,
             chain: vec![CauseLink {
                 session: SessionId(1 + session.0 % 4),
                 statement: 1,
                 session_state: SessionState::None,
-                wait_class: "CPU".to_string(),
-                wait_event: "CPU".to_string(),
+                wait_class: "CPU".into(),
+                wait_event: "CPU".into(),
                 state: State::Cpu,
                 kernel_stack: NO_STACK,
                 user_stack: stacks[0],
@@ -347,16 +346,16 @@ fn add_second(
             time,
             session,
             statement,
-            lock: "WALWrite".to_string(),
+            lock: "WALWrite".into(),
             number: None,
             address: 0,
-            file: Arc::default(),
-            relation: Arc::default(),
+            file: "".into(),
+            relation: "".into(),
             block: None,
             exclusive: true,
             mode_unknown: false,
-            wait_class: class.to_string(),
-            wait_event: event.to_string(),
+            wait_class: class.into(),
+            wait_event: event.into(),
             state,
             kernel_stack: NO_STACK,
             user_stack,

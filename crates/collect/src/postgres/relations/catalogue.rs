@@ -10,7 +10,8 @@
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::io::{self, Read};
-use std::sync::Arc;
+
+use arcstr::ArcStr;
 
 use super::commit_log::CommitLog;
 use super::filenodes::mapped;
@@ -39,7 +40,7 @@ const MOST_RELATIONS: usize = 200_000;
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
     /// By id.
-    names: HashMap<u32, Arc<str>>,
+    names: HashMap<u32, ArcStr>,
     /// By the number of the file: tablespaces (0 = that of the database) and relations.
     files: HashMap<u32, Vec<(u32, u32)>>,
 }
@@ -148,13 +149,13 @@ impl Catalogue {
     }
 
     /// Name of the relation with this id.
-    pub(super) fn name(&self, id: u32) -> Option<&Arc<str>> {
+    pub(super) fn name(&self, id: u32) -> Option<&ArcStr> {
         self.names.get(&id)
     }
 
     /// Name of the relation in the file with this number. `tablespace`: where the file is, 0 = in the default one. Files in two tablespaces
     /// may have the same number.
-    pub(super) fn name_of_file(&self, tablespace: u32, number: u32) -> Option<&Arc<str>> {
+    pub(super) fn name_of_file(&self, tablespace: u32, number: u32) -> Option<&ArcStr> {
         let of_file = self.files.get(&number)?;
         let only = match of_file.as_slice() {
             [(_, id)] => *id,

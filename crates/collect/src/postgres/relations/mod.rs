@@ -14,8 +14,9 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::io;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use arcstr::ArcStr;
 
 use self::catalogue::Catalogue;
 use super::page_locks;
@@ -63,7 +64,7 @@ struct RelationFile {
 impl Relations {
     /// Name of the relation with this id. `server`: the process whose working directory has the files. `database` 0: it belongs to all of
     /// them.
-    pub(super) fn name(&mut self, server: u32, database: u32, id: u32) -> Option<Arc<str>> {
+    pub(super) fn name(&mut self, server: u32, database: u32, id: u32) -> Option<ArcStr> {
         let database = match database {
             0 => ANY_DATABASE,
             database => database,
@@ -72,7 +73,7 @@ impl Relations {
     }
 
     /// Name of the relation in this file: a path below the data directory. None also for other kinds of files.
-    pub(super) fn name_of_file(&mut self, server: u32, path: &str) -> Option<Arc<str>> {
+    pub(super) fn name_of_file(&mut self, server: u32, path: &str) -> Option<ArcStr> {
         let file = RelationFile::at(path)?;
         if file.database == 0 {
             if !self.shared.contains_key(&file.number)
@@ -92,7 +93,7 @@ impl Relations {
     }
 
     /// The file that has a page, as [`Relations::name_of_file`] takes it, without a segment number. None: it is not known.
-    pub(super) fn file_of(&self, server: u32, page: RawPage) -> Option<Arc<str>> {
+    pub(super) fn file_of(&self, server: u32, page: RawPage) -> Option<ArcStr> {
         let version_directory = |tablespace| {
             if let Some(known) = self.version_directory.get() {
                 return Some(known.clone());
@@ -100,7 +101,7 @@ impl Relations {
             let found = version_directory(&TargetDirectory::working(server).ok()?, tablespace)?;
             Some(self.version_directory.get_or_init(|| found).clone())
         };
-        page_locks::path(page, version_directory).map(Arc::from)
+        page_locks::path(page, version_directory).map(ArcStr::from)
     }
 
     /// What `find` finds in the catalogue of a database, which is read again if it finds nothing.
@@ -108,8 +109,8 @@ impl Relations {
         &mut self,
         server: u32,
         database: u32,
-        find: impl Fn(&Catalogue) -> Option<Arc<str>>,
-    ) -> Option<Arc<str>> {
+        find: impl Fn(&Catalogue) -> Option<ArcStr>,
+    ) -> Option<ArcStr> {
         if !self.databases.contains_key(&database) && self.databases.len() >= MOST_DATABASES {
             return None;
         }

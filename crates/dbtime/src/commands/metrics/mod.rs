@@ -71,6 +71,7 @@ pub(super) fn run(arguments: &MetricsArguments) -> anyhow::Result<ExitCode> {
         kept: Kept {
             stacks: false,
             statements: false,
+            counters: |_| true,
             late: Late::IsInTheNext,
         },
         levels: false,

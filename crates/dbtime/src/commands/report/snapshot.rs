@@ -27,6 +27,7 @@ impl Snapshot {
         let options = SnapshotOptions {
             filter: subject.filter(&source)?,
             gather: LineKind::ALL.to_vec(),
+            most: (self.format == SnapshotFormat::Text).then_some(self.top),
             ..SnapshotOptions::default()
         };
         let snapshots = dbtime_report::snapshots(&source, &options)?;
@@ -37,9 +38,9 @@ impl Snapshot {
                 snapshot_csv::head() + &lines?.concat()
             }
             SnapshotFormat::Text => {
-                let shown = snapshots.iter().map(|snapshot| {
-                    text::render_snapshot(snapshot, &self.columns, self.top, output::width())
-                });
+                let shown = snapshots
+                    .iter()
+                    .map(|snapshot| text::render_snapshot(snapshot, &self.columns, output::width()));
                 let next = snapshots.first().map(next_steps_of_snapshot).unwrap_or_default();
                 shown.collect::<Vec<String>>().join("\n") + &subject.next(&next)
             }

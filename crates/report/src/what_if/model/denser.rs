@@ -9,6 +9,8 @@
 
 use std::collections::BTreeMap;
 
+use arcstr::ArcStr;
+
 use super::super::network::{Network, Stage, play};
 use super::super::recorded::{Kind, Part, is_called};
 use super::super::spec::{Changed, WhatIf};
@@ -55,17 +57,15 @@ impl Eased {
 
 /// The part of the blocked time in a wait event that is gone, by class and event.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Gone(BTreeMap<(String, String), f64>);
+struct Gone(BTreeMap<(ArcStr, ArcStr), f64>);
 
 impl Gone {
     fn of(demands: &[Demand], changes: &[WhatIf]) -> Gone {
-        let mut sums: BTreeMap<(&str, &str), [f64; 2]> = BTreeMap::new();
+        let mut sums: BTreeMap<(&ArcStr, &ArcStr), [f64; 2]> = BTreeMap::new();
         for demand in demands {
             let waits = demand.parts.iter();
             for (part, time) in waits.filter(|(part, _)| matches!(part.kind, Kind::Blocked | Kind::InLine)) {
-                let [gone, all] = sums
-                    .entry((part.class.as_str(), part.event.as_str()))
-                    .or_default();
+                let [gone, all] = sums.entry((&part.class, &part.event)).or_default();
                 *all += time * demand.transactions;
                 if is_gone(part, changes) {
                     *gone += time * demand.transactions;
@@ -75,7 +75,7 @@ impl Gone {
         let shares = sums.into_iter().filter(|(_, [gone, _])| *gone > 0.0);
         Gone(
             shares
-                .map(|((class, event), [gone, all])| ((class.to_string(), event.to_string()), gone / all))
+                .map(|((class, event), [gone, all])| ((class.clone(), event.clone()), gone / all))
                 .collect(),
         )
     }
@@ -201,10 +201,10 @@ mod tests {
     fn part(kind: Kind, class: &str, event: &str, root: Option<(&str, &str)>) -> Part {
         Part {
             kind,
-            class: class.to_string(),
-            event: event.to_string(),
+            class: class.into(),
+            event: event.into(),
             statement: 0,
-            root: root.map(|(class, event)| (class.to_string(), event.to_string(), 0)),
+            root: root.map(|(class, event)| (class.into(), event.into(), 0)),
         }
     }
 
