@@ -12,6 +12,8 @@ struct {
 
 /* The exact tier is on. Set before loading. */
 const volatile bool exact = false;
+/* Who ends the sleeps in which sessions are found is wanted. Set before loading. */
+const volatile bool follow_sleeps = false;
 
 /* Events that found no room. */
 __u64 lost = 0;

@@ -82,7 +82,7 @@ int sample_running(struct bpf_perf_event_data *ctx)
 	struct dbt_target *target = bpf_map_lookup_elem(&targets, &pid);
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct dbt_sample *sample;
-	__u64 kernel = 0, user, cs;
+	__u64 kernel = 0, user = 0, routines = 0, cs;
 
 	if (!target) {
 		count_other(task);
@@ -109,10 +109,13 @@ int sample_running(struct bpf_perf_event_data *ctx)
 	if (exact && is_in_call(task, sample))
 		sample->flags |= SAMPLE_IN_CALL;
 
-	if (!(sample->flags & SAMPLE_USER_MODE))
-		kernel = frames_in(bpf_get_stack(ctx, sample->frames, MAX_FRAMES * sizeof(__u64), 0));
-	user = own_user_stack(task, target, sample, kernel);
-	emit_sample(sample, kernel, user, own_routines(target, sample, kernel, user));
+	if (take_stacks) {
+		if (!(sample->flags & SAMPLE_USER_MODE))
+			kernel = frames_in(bpf_get_stack(ctx, sample->frames, MAX_FRAMES * sizeof(__u64), 0));
+		user = own_user_stack(task, target, sample, kernel);
+		routines = own_routines(target, sample, kernel, user);
+	}
+	emit_sample(sample, kernel, user, routines);
 	__sync_fetch_and_add(&running_samples, 1);
 	__sync_fetch_and_add(&running_ns, bpf_ktime_get_ns() - sample->event.time_ns);
 	return 0;

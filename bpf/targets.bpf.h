@@ -55,6 +55,8 @@ struct {
 
 /* The kernel accepts a timer that notes what sessions do at the moment of a pass. Set before loading. */
 const volatile bool note_moments = false;
+/* Stacks are wanted. Set before loading. */
+const volatile bool take_stacks = false;
 
 #include "exact.bpf.h"
 

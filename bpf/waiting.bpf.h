@@ -734,6 +734,8 @@ static __always_inline void take(struct task_struct *task, struct dbt_slot *slot
 		sample->flags |= SAMPLE_STACK_SKIPPED;
 	} else if (slot->has_run_since) {
 		sample->flags |= SAMPLE_STACK_TORN;
+	} else if (!take_stacks) {
+		sample->flags |= SAMPLE_STACK_SKIPPED;
 	} else {
 		kernel = frames_in(bpf_get_task_stack(task, sample->frames, MAX_FRAMES * sizeof(__u64), 0));
 		if (has_run(task, switches)) {

@@ -42,6 +42,8 @@ static __always_inline void tell_waker(struct task_struct *task, __u64 woken_ns,
 {
 	struct dbt_woken woken = {};
 
+	if (!follow_sleeps)
+		return;
 	fill_event(&woken.event, EVENT_WOKEN, task_field(task, pid), task_field(task, start_time));
 	woken.event.time_ns = woken_ns;
 	woken.waker = *waker;

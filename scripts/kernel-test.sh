@@ -48,6 +48,9 @@ echo "SCHED EXIT \$?"
 echo "LATCH BEGIN"
 $repository/target/debug/dbtime latch --exact --postgres /mnt/data -d 5 --format json
 echo "LATCH EXIT \$?"
+echo "SNAP BEGIN"
+$repository/target/debug/dbtime snap 3 1 all --postgres /mnt/data --format json
+echo "SNAP EXIT \$?"
 # This is a terminal, where slow commands say that they are working: not in the middle of JSON.
 report() { $repository/target/debug/dbtime report "\$@" --format json 2>/mnt/said || cat /mnt/said; }
 echo "JSON BEGIN"
@@ -79,6 +82,10 @@ assert len(computing) == 1 and computing[0]["run_ns"] > 1e9, queries
 latches = text.split("LATCH BEGIN")[1].split("LATCH EXIT")[0]
 exact = json.loads(latches[latches.index("{"):])["exact"]
 assert exact["gets"] > 100 and exact["lost"] == 0, exact
+assert "SNAP EXIT 0" in text, "snap did not end well"
+snapped = text.split("SNAP BEGIN")[1].split("SNAP EXIT")[0]
+waits = {line["name"] for session in json.loads(snapped[snapped.index("{"):])["sessions"] for line in session["lines"] if line["type"] == "WAIT"}
+assert "Timeout:PgSleep" in waits, waits
 report = json.loads(text.split("JSON BEGIN\n")[1].split("\nJSON END")[0])
 assert report["meta"]["host"]["kernel"] == sys.argv[2], report["meta"]["host"]
 row = {(r["wait_class"], r["wait_event"]): r for r in report["ledger"] if r["section"] == "db_time"}

@@ -8,7 +8,7 @@ use dbtime_report::{
     Verdict, diff, report, snapshot, snapshot_csv, snapshots, text,
 };
 
-use crate::hand_made::{CPU, FIRST_SECOND, meta, row, session};
+use crate::hand_made::{CLIENT_READ, CPU, FIRST_SECOND, meta, row, session};
 
 const SECOND_US: i64 = 1_000_000;
 const HOUR_US: i64 = 3_600 * SECOND_US;
@@ -267,4 +267,58 @@ fn a_level_is_what_there_is_at_the_end_and_no_growth() {
     let csv = snapshot_csv::render(&found).expect("CSV");
     assert!(csv.contains(",rss_anon_bytes,4096,level,"), "{csv}");
     assert!(csv.contains(",voluntary_ctxt_switches,8,,"), "{csv}");
+}
+
+/// Whatever is gathered, and however many sessions are wanted: the first ones are shown, and all are counted.
+#[test]
+fn sessions_that_are_not_shown_are_counted() {
+    let mut rows = Rows {
+        sessions: (1..=4)
+            .map(|id| session(id, id as u32, "client backend", "a", "shop"))
+            .collect(),
+        activity: vec![
+            row(1, CPU, State::User, 900),
+            row(2, CPU, State::User, 500),
+            row(2, CLIENT_READ, State::Sleep, 500),
+            row(3, CLIENT_READ, State::Sleep, 1_000),
+        ],
+        ..Rows::default()
+    };
+    // Of session 0, the server as a whole, too: it is none of the sessions that are counted.
+    for id in [0, 2] {
+        rows.counters.push(CounterRow {
+            time: FIRST_SECOND,
+            session: SessionId(id),
+            source: counter::SERVER_STATISTICS.into(),
+            name: "xact_commit".into(),
+            value: 8,
+            ..CounterRow::default()
+        });
+    }
+    let source = Source::memory(meta(), rows);
+    for (gather, include, sessions) in [
+        (LineKind::ALL.to_vec(), "", 3),
+        (LineKind::ALL.to_vec(), "xact", 1),
+        (LineKind::ALL.to_vec(), "client", 2),
+        (vec![LineKind::Stat], "", 1),
+        (vec![LineKind::Time], "", 2),
+        (vec![LineKind::Wait], "", 2),
+    ] {
+        let shown = |most| {
+            let options = SnapshotOptions {
+                gather: gather.clone(),
+                include: include.to_string(),
+                most,
+                ..SnapshotOptions::default()
+            };
+            snapshot(&source, &options).expect("a snapshot")
+        };
+        let all = shown(None);
+        assert_eq!((all.count(), all.others), (sessions, 0), "{gather:?} {include}");
+        for most in 0..=all.sessions.len() {
+            let some = shown(Some(most));
+            assert_eq!(some.sessions, all.sessions[..most]);
+            assert_eq!(some.count(), sessions, "{gather:?} {include} {most}");
+        }
+    }
 }

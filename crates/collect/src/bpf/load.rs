@@ -202,6 +202,9 @@ pub(crate) struct Wanted {
     pub(crate) task_counts: bool,
     /// Comments in the texts of statements.
     pub(crate) comments: bool,
+    pub(crate) stacks: bool,
+    /// Who ends the sleeps in which sessions are found.
+    pub(crate) causes: bool,
 }
 
 /// What announces passes.
@@ -348,6 +351,8 @@ impl Programs {
             constants.count_tasks = wanted.task_counts;
             constants.read_comments = wanted.comments;
             constants.note_moments = notes;
+            constants.take_stacks = wanted.stacks;
+            constants.follow_sleeps = wanted.causes;
             for (calls, its_use) in [
                 (&READS[..], CALL_READS),
                 (&WORK, CALL_WORKS),

@@ -32,8 +32,8 @@ impl SessionProcess {
 }
 
 impl Collector {
-    /// The processes of the sessions that are recorded now and have not ended.
-    pub fn processes(&self) -> HashMap<SessionId, SessionProcess> {
+    /// The processes of the wanted ones of the sessions that are recorded now and have not ended.
+    pub fn processes(&self, is_wanted: impl Fn(SessionId) -> bool) -> HashMap<SessionId, SessionProcess> {
         let live = self.sessions.values().filter(|session| session.end.is_none());
         let known = live.filter_map(|session| Some((session, session.start_ns()?)));
         known
@@ -44,6 +44,7 @@ impl Collector {
                 };
                 session.ids().map(move |id| (id, process))
             })
+            .filter(|(id, _)| is_wanted(*id))
             .collect()
     }
 }

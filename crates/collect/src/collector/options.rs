@@ -59,6 +59,10 @@ pub struct Options {
     pub uprobes: bool,
     /// Put probes into PostgreSQL's functions that acquire and release LWLocks, and count all uses of these.
     pub lock_uses: bool,
+    /// Take stacks. Where they are not wanted, recording begins sooner, and samples cost less.
+    pub stacks: bool,
+    /// Follow waits to what they were for; with BPF programs only.
+    pub causes: bool,
     /// What is kept of the texts of statements.
     pub texts: Texts,
     /// Data directories of a server's standbys, whose processes that receive and replay WAL are recorded too.
@@ -88,6 +92,8 @@ impl Options {
             wakers: false,
             uprobes: false,
             lock_uses: false,
+            stacks: true,
+            causes: true,
             texts: Texts::None,
             standbys: Vec::new(),
             task_counts: false,

@@ -79,8 +79,10 @@ impl Collector {
         // Its process is started while there are no threads.
         let mut symbolizer = Symbolizer::new(ending);
         let mut unwinding = match options.mechanism {
-            Mechanism::Bpf => Some(Unwinding::start(database.parent(), &database.members())?),
-            Mechanism::Proc => None,
+            Mechanism::Bpf if options.stacks => {
+                Some(Unwinding::start(database.parent(), &database.members())?)
+            }
+            Mechanism::Bpf | Mechanism::Proc => None,
         };
         if let Some(parent) = database.parent() {
             symbolizer.set_parent(parent);
@@ -90,7 +92,10 @@ impl Collector {
         let (programs, mut reasons) = thread::scope(|scope| {
             let loading =
                 (options.mechanism == Mechanism::Bpf).then(|| scope.spawn(|| load_programs(&options)));
-            let reasons = symbolizer.warm_up();
+            let reasons = match options.stacks {
+                true => symbolizer.warm_up(),
+                false => Vec::new(),
+            };
             (
                 loading.map(|loading| loading.join().unwrap_or_else(|panic| resume_unwind(panic))),
                 reasons,
@@ -159,7 +164,8 @@ impl Collector {
             alike: Alike::default(),
             statements: Statements::new(Instant::now()),
             comments: Comments::default(),
-            causes: (options.mechanism == Mechanism::Bpf).then(|| Causes::new(options.rate_hz)),
+            causes: (options.causes && options.mechanism == Mechanism::Bpf)
+                .then(|| Causes::new(options.rate_hz)),
             latencies: (options.tier != Tier::Sampled)
                 .then(|| Latencies::new(database.at_files(), monotonic_ns())),
             noted: BTreeSet::new(),
@@ -251,6 +257,8 @@ fn load_programs(options: &Options) -> Result<(Programs, Option<String>), Collec
         wakers: options.wakers,
         task_counts: options.task_counts,
         comments: options.texts != Texts::None,
+        stacks: options.stacks,
+        causes: options.causes,
     };
     Programs::load(wanted, only)
 }

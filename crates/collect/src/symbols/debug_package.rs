@@ -21,13 +21,17 @@ pub(super) fn advice(pid: u32, path: &Path, build_id: &str, unnamed: Unnamed) ->
     let file = match build_id.split_at_checked(2) {
         Some((folder, rest)) if !rest.is_empty() => format!("/usr/lib/debug/.build-id/{folder}/{rest}.debug"),
         _ => {
-            return format!("{name} is stripped: {unnamed} have no names, and it has no build id to find them by");
+            return format!(
+                "{name} is stripped: {unnamed} have no names, and it has no build id to find them by"
+            );
         }
     };
     let root = process::path(pid, "root");
     let who_has_them = match debian_package(&root, path) {
         Some(package) => {
-            format!("{package}-dbgsym has them (distribution's archive of debug symbols, build id {build_id})")
+            format!(
+                "{package}-dbgsym has them (distribution's archive of debug symbols, build id {build_id})"
+            )
         }
         None if root.join("usr/bin/rpm").exists() || root.join("bin/rpm").exists() => {
             format!("dnf install {file} installs them")

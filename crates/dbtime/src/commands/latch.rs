@@ -91,6 +91,7 @@ pub(super) fn run(arguments: &LatchArguments) -> anyhow::Result<ExitCode> {
             texts: arguments.texts.text.into(),
             standbys: Vec::new(),
             at_once: true,
+            causes: false,
             lock_uses: arguments.exact,
             locks: match arguments.all_locks {
                 true => Locks::All,
@@ -101,7 +102,6 @@ pub(super) fn run(arguments: &LatchArguments) -> anyhow::Result<ExitCode> {
         length: Length::Seconds(arguments.seconds),
         count: 1,
         kept: Kept {
-            stacks: true,
             statements: true,
             counters: |_| true,
             late: Late::IsLeftOut,

@@ -108,6 +108,8 @@ pub(super) fn run(arguments: &RecordArguments) -> anyhow::Result<ExitCode> {
             wakers: arguments.wakers,
             uprobes: arguments.uprobes,
             lock_uses: false,
+            stacks: true,
+            causes: true,
             texts: arguments.text.into(),
             standbys: arguments.standby.clone(),
             task_counts: arguments.statistics,

@@ -116,6 +116,8 @@ pub(super) fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
             connect: arguments.statistics.connect.clone(),
             standbys: Vec::new(),
             at_once: true,
+            stacks: false,
+            causes: false,
             locks: match wanted.gather.contains(&LineKind::Lock) {
                 true => Locks::All,
                 false => Locks::None,
@@ -125,7 +127,6 @@ pub(super) fn run(arguments: &SnapArguments) -> anyhow::Result<ExitCode> {
         length: arguments.length,
         count: arguments.count,
         kept: Kept {
-            stacks: false,
             statements: true,
             counters: dbtime_report::is_for_snapshot,
             late: Late::IsLeftOut,

@@ -7,7 +7,7 @@
 mod windows;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -113,7 +113,7 @@ pub fn take(plan: &Plan, stop: &Arc<AtomicBool>, show: &mut Show<'_>) -> anyhow:
         // Nobody waits that long.
         Length::UntilTheEnd => (i64::MAX / 2, 1),
     };
-    let mut windows = Windows::new(begin_us, length_us, plan.kept, &meta);
+    let mut windows = Windows::new(begin_us, length_us, plan.kept, plan.collect.stacks, &meta);
     windows.end_at(begin_us.saturating_add(length_us.saturating_mul(count.into())));
     collector.count_lock_uses(begin_us, windows.end_us())?;
     let mut live = Live {
@@ -214,7 +214,7 @@ impl Live<'_> {
     fn finish(&mut self) -> anyhow::Result<()> {
         self.line.clear();
         // Afterwards there are none; the last snapshot has yet to be shown.
-        self.last_processes = self.levels.then(|| self.collector.processes());
+        self.last_processes = self.levels.then(|| self.collector.processes(|_| true));
         self.collector.finish()?;
         self.windows.add(self.collector.take_rows());
         while !self.windows.are_over() {
@@ -252,8 +252,8 @@ impl Live<'_> {
         if self.levels {
             // A session that did nothing has no other line, and is not read for this one.
             let ran = rows.counters.iter().filter(|row| has_run(row));
-            let ran = ran.map(|row| row.session).collect();
-            let now = || self.collector.processes();
+            let ran: HashSet<SessionId> = ran.map(|row| row.session).collect();
+            let now = || self.collector.processes(|id| ran.contains(&id));
             let processes = self
                 .last_processes
                 .as_ref()

@@ -31,6 +31,7 @@ pub(super) struct Windows {
     /// What the rows refer to. Snapshots share it.
     described: Dimensions,
     kept: Kept,
+    keeps_stacks: bool,
     /// Of the server.
     host: String,
     data_directory: String,
@@ -54,8 +55,6 @@ pub enum Late {
 /// What is kept of rows besides their sums.
 #[derive(Debug, Clone, Copy)]
 pub struct Kept {
-    /// Stacks of held locks.
-    pub stacks: bool,
     /// Statements.
     pub statements: bool,
     /// Which counters.
@@ -65,7 +64,8 @@ pub struct Kept {
 }
 
 impl Windows {
-    pub(super) fn new(begin_us: i64, length_us: i64, kept: Kept, meta: &Meta) -> Windows {
+    /// `stacks`: those of held locks, and of waits for them, are kept.
+    pub(super) fn new(begin_us: i64, length_us: i64, kept: Kept, stacks: bool, meta: &Meta) -> Windows {
         Windows {
             first_us: begin_us,
             begin_us,
@@ -74,6 +74,7 @@ impl Windows {
             open: BTreeMap::new(),
             described: Dimensions::default(),
             kept,
+            keeps_stacks: stacks,
             host: meta.host.name.clone(),
             data_directory: meta.database.data_directory.clone(),
             most_sessions: ENDED,
@@ -145,7 +146,7 @@ impl Windows {
         let mut parts: BTreeMap<i64, Rows> = BTreeMap::new();
         // Nobody asks here for the stacks of all time, nor for requests, and without them there are few distinct rows. Waits for an
         // internal lock are shown with the code that wants it.
-        let keeps_stacks = self.kept.stacks;
+        let keeps_stacks = self.keeps_stacks;
         let activity = rows.activity.into_iter().map(|row| ActivityRow {
             kernel_stack: NO_STACK,
             user_stack: match keeps_stacks && is_for_latch(&row.wait()) {
@@ -206,7 +207,7 @@ impl Windows {
                 described.learn_statement(row);
             }
         }
-        for row in rows.stacks.iter().filter(|_| self.kept.stacks) {
+        for row in rows.stacks.iter().filter(|_| self.keeps_stacks) {
             if described.count_stacks() < MOST_STACKS {
                 described.learn_stack(row);
             }
@@ -292,12 +293,11 @@ mod tests {
 
     fn windows(late: Late) -> Windows {
         let kept = Kept {
-            stacks: false,
             statements: late == Late::IsLeftOut,
             counters: |_| true,
             late,
         };
-        let mut windows = Windows::new(10 * SECOND_US, SECOND_US, kept, &Meta::default());
+        let mut windows = Windows::new(10 * SECOND_US, SECOND_US, kept, false, &Meta::default());
         windows.end_at(13 * SECOND_US);
         // Time before the first snapshot is not wanted.
         windows.add(second(9, 100));

@@ -13,7 +13,9 @@ pub(super) fn render(report: &StackReport, page: &mut Page) {
     if report.has_stacks {
         answer(report, page);
     } else {
-        page.paragraph("No stacks were recorded: without this option, the report shows time by wait event and state.");
+        page.paragraph(
+            "No stacks were recorded: without this option, the report shows time by wait event and state.",
+        );
     }
     for problem in &report.problems {
         page.paragraph(&format!("Not read: {problem}"));

@@ -64,12 +64,13 @@ pub(super) fn run(arguments: &MetricsArguments) -> anyhow::Result<ExitCode> {
             mechanism,
             standbys: Vec::new(),
             at_once: true,
+            stacks: false,
+            causes: false,
             ..Options::sampled(arguments.target.target(), arguments.rate.rate_hz)
         },
         length: Length::Seconds(1),
         count: arguments.seconds.unwrap_or(u32::MAX),
         kept: Kept {
-            stacks: false,
             statements: false,
             counters: |_| true,
             late: Late::IsInTheNext,
