@@ -24,8 +24,10 @@ listen_addresses = ''
 unix_socket_directories = '/mnt'
 shared_buffers = '16MB'
 fsync = off
-# Its workers begin a minute after the server, in the middle of a recording.
+# A minute after the start, in the middle of a recording, autovacuum's workers would begin, and the sleeper would be woken: the alarm of
+# this timeout goes off although the client was authenticated long ago.
 autovacuum = off
+authentication_timeout = 600
 CONF
 cat >"$work/inside.sh" <<INSIDE
 export PATH=$binaries:/usr/sbin:/usr/bin:/sbin:/bin

@@ -91,8 +91,8 @@ fn notes_recovery(recorded: &Recorded) -> bool {
 fn a_crash_from_which_the_server_recovers_is_noted() {
     needs_recording!();
     let cluster = distribution().start(Options::default());
-    // So that there is something to replay.
-    pgbench::initialise(&cluster, 5);
+    // So that there is something to replay, for about a second.
+    pgbench::initialise(&cluster, 15);
     let session = Session::connect(&cluster);
     let recorder = Recorder::server(&cluster, &[]);
     std::thread::sleep(2 * SECOND);
