@@ -198,6 +198,10 @@ impl Dimensions {
 
     /// Forgets the sessions that are not wanted.
     pub fn retain_sessions(&mut self, is_wanted: impl Fn(SessionId) -> bool) {
+        // Usually there are none, and what copies share need not be copied.
+        if self.known.sessions.keys().all(|id| is_wanted(*id)) {
+            return;
+        }
         let known = Arc::make_mut(&mut self.known);
         known.sessions.retain(|id, _| is_wanted(*id));
     }

@@ -14,8 +14,6 @@ const MOST_SESSIONS: usize = 100_000;
 const MOST_STATEMENTS: usize = 20_000;
 /// Most stacks kept: some 200 MB if each is as deep as possible.
 const MOST_STACKS: usize = 20_000;
-/// Sessions that ended are forgotten when there are so many of them.
-const ENDED: usize = 1_000;
 
 /// See the module. Snapshots follow each other without a gap.
 pub(super) struct Windows {
@@ -35,8 +33,6 @@ pub(super) struct Windows {
     /// Of the server.
     host: String,
     data_directory: String,
-    /// So many sessions are known before those that ended are looked for.
-    most_sessions: usize,
     late_ns: u128,
     is_late: bool,
     without_room_ns: u128,
@@ -77,7 +73,6 @@ impl Windows {
             keeps_stacks: stacks,
             host: meta.host.name.clone(),
             data_directory: meta.database.data_directory.clone(),
-            most_sessions: ENDED,
             late_ns: 0,
             is_late: false,
             without_room_ns: 0,
@@ -215,14 +210,9 @@ impl Windows {
     }
 
     fn forget_ended(&mut self, live: impl Iterator<Item = SessionId>) {
-        let known = self.described.count_sessions();
-        if known < self.most_sessions {
-            return;
-        }
         let needed = self.open.values().flat_map(OneWindow::sessions);
         let needed: HashSet<SessionId> = needed.chain(live).collect();
         self.described.retain_sessions(|id| needed.contains(&id));
-        self.most_sessions = self.described.count_sessions() + ENDED;
     }
 
     /// Divides rows among snapshots; rows of seconds that no snapshot covers are left out.
