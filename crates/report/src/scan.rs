@@ -221,7 +221,6 @@ pub(crate) fn scan(
     let mut seconds: Option<(i64, i64)> = None;
     let unit = source.meta().collector.unit;
     let mut met = Met::default();
-    let mut waits = Waits::default();
     // Timer samples of a kernel trace are not part of its time: only the report on the trace counts them.
     let leaves_out_samples = has_kernel_trace(source.meta());
     let problems = source.activity(|row| {
@@ -235,7 +234,7 @@ pub(crate) fn scan(
         if !filter.takes_time(row.time) {
             return;
         }
-        let recorded = waits.of(row);
+        let recorded = wait_of(row);
         let (session, comment, dimensions) = dimensions.session_and_comment(row.session, row.comment);
         let section = Section::of(&session.backend_type, recorded.idle, row.state);
         // It has a row and a name of its own, but is found by the name of the idle wait, too.
@@ -309,32 +308,6 @@ pub(crate) fn is_foreground(id: SessionId, dimensions: &mut Dimensions, filter: 
     }
     let session = dimensions.session(id);
     session.backend_type.is_foreground() && filter.takes_session(session)
-}
-
-/// The waits of the last rows: adjacent rows usually have the same.
-#[derive(Default)]
-struct Waits {
-    /// As rows name them, and as they are used. Recent ones are near the front.
-    met: Vec<(Wait, Wait)>,
-}
-
-/// With more, finding one takes as long as creating it.
-const MOST_MET: usize = 16;
-
-impl Waits {
-    fn of(&mut self, row: &ActivityRow) -> Wait {
-        let is_same = |(called, _): &(Wait, Wait)| {
-            *called.event == *row.wait_event && *called.class == *row.wait_class && called.idle == row.idle
-        };
-        let at = self.met.iter().position(is_same).unwrap_or_else(|| {
-            self.met.truncate(MOST_MET - 1);
-            self.met.insert(0, (row.wait(), wait_of(row)));
-            0
-        });
-        let wait = self.met[at].1.clone();
-        self.met.swap(at, at.saturating_sub(1));
-        wait
-    }
 }
 
 /// The wait of a row; whatever the event is called, there is only one "in no wait event".

@@ -117,16 +117,11 @@ impl<'o> Builder<'o> {
     /// Adds selected activity.
     pub(super) fn add(&mut self, activity: &Activity<'_>) {
         let row = activity.row;
-        // The wait as it was recorded; nearly always it is also the one it counts as, and its texts need no
-        // copy.
-        let is_recorded = *activity.wait.event == *row.wait_event && *activity.wait.class == *row.wait_class;
-        let recorded = match is_recorded && activity.wait.idle == row.idle {
-            true => activity.wait.clone(),
-            false => row.wait(),
-        };
         if activity.is_resting() {
             return;
         }
+        // As it was recorded: what it counts as may have another name.
+        let recorded = row.wait();
         let sessional = self.of(activity.session);
         sessional.is_meant = true;
         sessional.view.add(activity);
@@ -306,16 +301,13 @@ impl Sessional {
             ..self.stat(name, *level)
         }));
         let active = self.active_ns();
-        let elapsed_ns;
+        // A session that did nothing in a snapshot is not in it, but was there all the same.
+        let elapsed_ns = match self.told_elapsed_ns {
+            ns if ns > 0 && period.covered_ns.is_none() => ns,
+            _ => period.elapsed_ns(),
+        };
         if self.is_told {
-            // A session that did nothing in a snapshot is not in it, but was there all the same.
-            elapsed_ns = match self.told_elapsed_ns {
-                ns if ns > 0 && period.covered_ns.is_none() => ns,
-                _ => period.elapsed_ns(),
-            };
             lines.extend(self.told(elapsed_ns));
-        } else {
-            elapsed_ns = period.elapsed_ns();
         }
         let is_background = !self.session.backend_type.is_foreground();
         let waits = self.waits.iter().map(|(wait, ns)| {
