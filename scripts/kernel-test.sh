@@ -28,6 +28,8 @@ fsync = off
 # this timeout goes off although the client was authenticated long ago.
 autovacuum = off
 authentication_timeout = 600
+# Compiling the computation takes 0.1 s on a real machine, and here longer than a recording.
+jit = off
 CONF
 cat >"$work/inside.sh" <<INSIDE
 export PATH=$binaries:/usr/sbin:/usr/bin:/sbin:/bin
@@ -36,7 +38,8 @@ cp -a $work/data /mnt/data
 su postgres -c "$binaries/pg_ctl -D /mnt/data -l /mnt/log -w -t 120 start" >/dev/null || cat /mnt/log
 (su postgres -c "$binaries/psql -h /mnt -qc 'SELECT pg_sleep(1000)'" >/dev/null 2>&1 &)
 (su postgres -c "$binaries/psql -h /mnt -qc 'SELECT sum(sqrt(i)) FROM generate_series(1, 1000000000) i'" >/dev/null 2>&1 &)
-sleep 4
+# From now on the computation computes and spills: the machine is slow, so starting a session may take longer than a recording.
+until ls /mnt/data/base/pgsql_tmp/* >/dev/null 2>&1; do sleep 1; done
 $repository/target/debug/dbtime record --statistics --postgres /mnt/data -d 6 -o /mnt/r.dbt
 echo "RECORD EXIT \$?"
 for level in switch calls; do
