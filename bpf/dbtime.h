@@ -191,6 +191,7 @@ struct dbt_rest {
 struct dbt_slot {
 	struct dbt_task_id task;
 	__u64 switches;        /* context switches at the last row; ~0 = no row can still hold */
+	__u64 counted_switches; /* at the last EVENT_COUNTS, which were of a task off its CPU; 0 = none were */
 	__u32 repeats;         /* passes since the last event in which that row still held */
 	__u32 code_is_new;     /* the last row's stack went through code that was unknown in the address space of that time */
 	__u32 stack_space;     /* that address space */
@@ -253,7 +254,7 @@ enum dbt_event_kind {
 	EVENT_END = 5,     /* struct dbt_totals: the task exits */
 	EVENT_WOKEN = 6,   /* struct dbt_woken: a task is woken from a sleep in which the sampler found it */
 	EVENT_COMMENT = 8, /* struct dbt_comment: before the first sample of a statement with a comment */
-	EVENT_COUNTS = 7,  /* struct dbt_task_counts: before EVENT_TOTALS and EVENT_END, if wanted */
+	EVENT_COUNTS = 7,  /* struct dbt_task_counts: before EVENT_TOTALS and EVENT_END, if wanted; a task that has not run has none */
 };
 
 struct dbt_event {

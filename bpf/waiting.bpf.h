@@ -240,6 +240,7 @@ static __always_inline bool report_totals(struct task_struct *task, struct dbt_s
 	struct dbt_waiting_scratch *scratch;
 	struct dbt_totals *totals;
 	enum dbt_reported sums;
+	__u64 switches;
 	__u32 zero = 0;
 
 	scratch = bpf_map_lookup_elem(&waiting_scratch, &zero);
@@ -247,8 +248,12 @@ static __always_inline bool report_totals(struct task_struct *task, struct dbt_s
 		return false;
 	totals = &scratch->totals;
 	__builtin_memset(totals, 0, sizeof(*totals));
-	if (count_tasks)
+	/* Those of a task that has not run are what they were. */
+	if (count_tasks && has_run(task, slot->counted_switches)) {
+		switches = task_field(task, on_cpu) ? 0 : switches_of(task);
 		emit_counts(task, slot->task.pid, slot->task.start_ns, task_field(task, se.sum_exec_runtime));
+		slot->counted_switches = switches;
+	}
 	fill_event(&totals->event, EVENT_TOTALS, slot->task.pid, slot->task.start_ns);
 	totals->repeats = slot->repeats;
 	totals->torn = slot->torn;

@@ -79,6 +79,11 @@ impl Counted {
         }
     }
 
+    /// It has not run up to this moment (CLOCK_MONOTONIC).
+    pub(crate) fn stand_still(&mut self, until_ns: u64) {
+        self.at_ns = until_ns;
+    }
+
     /// Adds rows for what has grown.
     pub(crate) fn advance(
         &mut self,
@@ -239,6 +244,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::clock::monotonic_ns;
 
     proptest! {
         #[test]
@@ -255,6 +261,32 @@ mod tests {
                 before = now;
             }
         }
+    }
+
+    #[test]
+    fn growth_is_of_the_time_in_which_the_task_ran() {
+        let clock = Clock::start();
+        let met = monotonic_ns();
+        let mut counted = Counted::meet(met, TaskCounts::default());
+        let stood_still = met + 5_000_000_000;
+        counted.stand_still(stood_still);
+        let counts = TaskCounts {
+            minor_faults: 1_000,
+            ..TaskCounts::default()
+        };
+        let mut rows = Vec::new();
+        counted.advance(
+            (stood_still + 500_000_000, counts),
+            clock,
+            SessionId(1),
+            &mut rows,
+        );
+        let faults: Vec<&CounterRow> = rows.iter().filter(|row| row.name == task::MINOR_FAULTS).collect();
+        assert_eq!(faults.iter().map(|row| row.value).sum::<i64>(), 1_000);
+        assert!(
+            faults.iter().all(|row| row.time >= clock.second_us(stood_still)),
+            "{faults:?}"
+        );
     }
 
     #[test]

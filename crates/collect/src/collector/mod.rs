@@ -118,8 +118,8 @@ pub struct Collector {
     /// Sessions whose last totals have arrived: their accounts stay open for a moment.
     ending: Vec<u32>,
     next_id: u64,
-    /// A session has ended since the server's parent process was first seen.
-    any_has_ended: bool,
+    /// The process that writes checkpoints has ended, and its server runs on: none has been seen in its place yet.
+    checkpointer_has_ended: bool,
     /// Processes of sessions that began, or were found, since the lock table was last read.
     newcomers: Vec<u32>,
     free_slots: Vec<u32>,

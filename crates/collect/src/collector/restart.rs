@@ -51,7 +51,7 @@ impl Collector {
             latencies.set_server(self.database.at_files(), restart.has_other_files);
         }
         self.gone = None;
-        self.any_has_ended = false;
+        self.checkpointer_has_ended = false;
         self.to_ask = self.statistics.is_some().then(|| ToAsk {
             since: Instant::now(),
             is_given_up: false,

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use dbtime_model::{BackendType, SessionId};
+use dbtime_model::SessionId;
 
 use super::Collector;
 use crate::clock::monotonic_ns;
@@ -106,38 +106,38 @@ impl Collector {
     pub(super) fn look_for_names(&mut self, now: u64) {
         let sessions = &mut self.sessions;
         let uncounted = &mut self.uncounted;
-        let mut recovers = None;
+        let mut writes_checkpoints = false;
         self.nameless.retain(|pid| {
             sessions.get_mut(pid).is_some_and(|session| {
                 session.look_for_title(now);
                 if session.is_client() {
                     uncounted.push(*pid);
                 }
-                let is_nameless = session.is_nameless();
-                let has_begun = session.start_ns().is_some();
-                if !is_nameless && has_begun && session.backend_type().0 == BackendType::STARTUP {
-                    recovers = Some(*pid);
-                }
-                is_nameless
+                writes_checkpoints |= session.writes_checkpoints();
+                session.is_nameless()
             })
         });
-        if let Some(pid) = recovers {
-            self.note_recovery(pid);
+        if writes_checkpoints {
+            self.note_recovery();
         }
     }
 
-    /// A process that replays WAL begins with the server, or after a crash of one of its processes: then the server ends all others.
-    fn note_recovery(&mut self, pid: u32) {
-        if self.any_has_ended || !self.ending.is_empty() {
-            self.note(format!(
-                "the server recovers from a crash: it ended all sessions, and process {pid} replays WAL before new ones can begin"
-            ));
+    /// The process that writes checkpoints lives as long as the server. After a crash of one of its processes the server ends all others,
+    /// this one too, and starts another. (The one that replays WAL may live for less than a title takes to be read.)
+    fn note_recovery(&mut self) {
+        let mut ending = self.ending.iter().filter_map(|pid| self.sessions.get(pid));
+        if self.checkpointer_has_ended || ending.any(|session| session.writes_checkpoints()) {
+            self.note(
+                "the server recovers from a crash: it ended all sessions, and replays WAL before new ones can begin"
+                    .to_string(),
+            );
         }
+        self.checkpointer_has_ended = false;
     }
 
     /// Closes the account of a session: with the totals of its end, or, if these were lost, with the last ones.
     pub(super) fn end_session(&mut self, mut session: Box<LiveSession>) -> Result<(), CollectError> {
-        self.any_has_ended = true;
+        self.checkpointer_has_ended |= session.writes_checkpoints();
         self.count_last_transactions(&session);
         match session.end.take() {
             Some(end) => {

@@ -30,7 +30,7 @@ use crate::lock_uses::LockCounter;
 use crate::oracle::Instance;
 use crate::postgres::{PostgresDatabase, Server};
 use crate::priority::Priority;
-use crate::proc_engine::ProcEngine;
+use crate::proc_engine::{ProcEngine, Reads};
 use crate::statements::Statements;
 use crate::symbols::Symbolizer;
 use crate::unwind::Unwinding;
@@ -110,12 +110,12 @@ impl Collector {
                     .map_err(or_without_programs)?,
             ),
             None => {
-                let (engine, not_known) = ProcEngine::start(
-                    options.rate_hz,
-                    options.task_counts,
-                    options.texts != Texts::None,
-                    clock,
-                )?;
+                let reads = Reads {
+                    stacks: options.stacks,
+                    task_counts: options.task_counts,
+                    comments: options.texts != Texts::None,
+                };
+                let (engine, not_known) = ProcEngine::start(options.rate_hz, reads, clock)?;
                 reasons.extend(not_known);
                 Box::new(engine)
             }
@@ -176,7 +176,7 @@ impl Collector {
             uncounted: Vec::new(),
             ending: Vec::new(),
             next_id: 1,
-            any_has_ended: false,
+            checkpointer_has_ended: false,
             newcomers: Vec::new(),
             free_slots: Vec::new(),
             ready_slots: BTreeSet::new(),

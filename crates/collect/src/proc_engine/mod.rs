@@ -55,6 +55,17 @@ struct Shared {
     standstill: Standstill,
 }
 
+/// What is read of a session besides its state and wait event.
+#[derive(Clone, Copy)]
+pub(crate) struct Reads {
+    /// Kernel stacks.
+    pub stacks: bool,
+    /// What the kernel counts for it.
+    pub task_counts: bool,
+    /// Comments of statements.
+    pub comments: bool,
+}
+
 /// See the module.
 pub(crate) struct ProcEngine {
     orders: Sender<Order>,
@@ -63,19 +74,17 @@ pub(crate) struct ProcEngine {
     first: VecDeque<Event>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    task_counts: bool,
-    comments: bool,
+    reads: Reads,
 }
 
 impl ProcEngine {
-    /// Starts the thread. `comments`: those of statements are read. The second return value says what is not known this way.
+    /// Starts the thread. The second return value says what is not known this way.
     ///
     /// # Errors
     /// No thread can be started.
     pub(crate) fn start(
         rate_hz: u32,
-        task_counts: bool,
-        comments: bool,
+        reads: Reads,
         clock: Clock,
     ) -> Result<(ProcEngine, Vec<String>), CollectError> {
         let shared = Arc::new(Shared::default());
@@ -88,7 +97,7 @@ impl ProcEngine {
             events: send,
             shared: Arc::clone(&shared),
             want_totals: false,
-            task_counts,
+            task_counts: reads.task_counts,
         };
         let thread = std::thread::Builder::new()
             .name("dbtime-sampler".to_string())
@@ -108,7 +117,7 @@ impl ProcEngine {
         ]
         .map(str::to_string)
         .to_vec();
-        if task_counts {
+        if reads.task_counts {
             reasons
                 .push("proc collector: what a session counts in its last second is not recorded".to_string());
         }
@@ -117,7 +126,7 @@ impl ProcEngine {
                 "the sampler has no real-time priority ({e}; it needs CAP_SYS_NICE): on a busy host it runs late"
             ));
         }
-        if std::fs::read("/proc/self/stack").is_err() {
+        if reads.stacks && std::fs::read("/proc/self/stack").is_err() {
             reasons.push(
                 "/proc/PID/stack cannot be read (it needs CAP_SYS_ADMIN): there are no kernel stacks"
                     .to_string(),
@@ -128,8 +137,7 @@ impl ProcEngine {
             events,
             first: VecDeque::new(),
             shared,
-            task_counts,
-            comments,
+            reads,
             thread: Some(thread),
         };
         Ok((engine, reasons))
@@ -159,8 +167,8 @@ impl Engine for ProcEngine {
         _space: u32,
     ) -> Result<(), CollectError> {
         // If it is gone already, the collector notices by itself.
-        if let Some(mut task) = Task::open(pid, source, self.comments) {
-            if self.task_counts {
+        if let Some(mut task) = Task::open(pid, source, self.reads) {
+            if self.reads.task_counts {
                 self.first.extend(task.counts());
             }
             self.first.push_back(task.totals(false));

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use dbtime_model::{Frame, State};
 use syscalls::Sysno;
 
+use super::Reads;
 use super::comment::Shown;
 use crate::bpf::{Event, Listed, SampleEvent};
 use crate::clock::{monotonic_at_tick, monotonic_ns};
@@ -61,18 +62,18 @@ pub(super) struct Task {
 
 impl Task {
     /// None if there is no such task.
-    pub(super) fn open(pid: u32, source: WaitSource, comments: bool) -> Option<Task> {
+    pub(super) fn open(pid: u32, source: WaitSource, reads: Reads) -> Option<Task> {
         let open = |name| File::open(process::path(pid, name)).ok();
         let mut task = Task {
             pid,
             source,
-            comments,
+            comments: reads.comments,
             known_comment: (0, 0),
             comment: None,
             schedstat: open("schedstat")?,
             stat: open("stat")?,
-            stack: open("stack"),
-            syscall: open("syscall"),
+            stack: open("stack").filter(|_| reads.stacks),
+            syscall: open("syscall").filter(|_| reads.stacks),
             start_ticks: 0,
             start_ns: 0,
             last: SchedStat::default(),
@@ -415,7 +416,7 @@ mod tests {
             most_text: 0,
             whole_text: 0,
         };
-        let task = Task::open(std::process::id(), WaitSource::None, false).unwrap();
+        let task = Task::open(std::process::id(), WaitSource::None, reads(false)).unwrap();
         let (executing, _) = task.read_record(&places, false).unwrap();
         assert_eq!(executing.statement, record[2]);
         executing.plan
@@ -428,11 +429,19 @@ mod tests {
         assert_eq!(plan_in(&record(5)), 0);
     }
 
+    fn reads(comments: bool) -> Reads {
+        Reads {
+            stacks: true,
+            task_counts: false,
+            comments,
+        }
+    }
+
     #[test]
     fn a_task_that_sleeps_is_seen_whole_and_one_that_has_ended_no_longer() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(300));
-        let mut task = Task::open(child.id(), WaitSource::None, true).unwrap();
+        let mut task = Task::open(child.id(), WaitSource::None, reads(true)).unwrap();
         let mut room = 0;
         assert!(task.look(&mut room));
         let seen: Vec<Event> = task.take_seen().collect();

@@ -446,6 +446,9 @@ impl LiveSession {
             return 0;
         };
         let growth = advance.growth;
+        if let Some(counted) = self.counted.as_mut().filter(|_| growth.on_cpu == 0) {
+            counted.stand_still(totals.now);
+        }
         let seconds = Seconds::of(clock, begin, totals.now);
         let mut samples = 0;
         for (at, share) in advance.shares {
@@ -479,54 +482,19 @@ impl LiveSession {
         }
         let waits_not_read = std::mem::take(&mut self.waits_not_read);
         let waits_unknown = std::mem::take(&mut self.waits_unknown);
+        let (kernel, dbtime) = (literal!(counter::KERNEL), literal!(counter::DBTIME));
         for (source, name, value) in [
+            (&kernel, literal!(counter::ELAPSED_NS), growth.elapsed),
+            (&kernel, literal!(counter::ON_CPU_NS), growth.on_cpu),
+            (&kernel, literal!(counter::RUN_QUEUE_NS), growth.run_queue),
+            (&dbtime, literal!(counter::TORN), unused.torn.into()),
+            (&dbtime, literal!(counter::TORN_STACK), unused.torn_stacks.into()),
+            (&dbtime, literal!(counter::DISPLACED), unused.displaced.into()),
+            (&dbtime, literal!(counter::STOOD_IN), unused.stood_in.into()),
+            (&dbtime, literal!(counter::WAIT_NOT_READ), waits_not_read),
+            (&dbtime, literal!(counter::WAIT_UNKNOWN), waits_unknown),
             (
-                literal!(counter::KERNEL),
-                literal!(counter::ELAPSED_NS),
-                growth.elapsed,
-            ),
-            (
-                literal!(counter::KERNEL),
-                literal!(counter::ON_CPU_NS),
-                growth.on_cpu,
-            ),
-            (
-                literal!(counter::KERNEL),
-                literal!(counter::RUN_QUEUE_NS),
-                growth.run_queue,
-            ),
-            (
-                literal!(counter::DBTIME),
-                literal!(counter::TORN),
-                unused.torn.into(),
-            ),
-            (
-                literal!(counter::DBTIME),
-                literal!(counter::TORN_STACK),
-                unused.torn_stacks.into(),
-            ),
-            (
-                literal!(counter::DBTIME),
-                literal!(counter::DISPLACED),
-                unused.displaced.into(),
-            ),
-            (
-                literal!(counter::DBTIME),
-                literal!(counter::STOOD_IN),
-                unused.stood_in.into(),
-            ),
-            (
-                literal!(counter::DBTIME),
-                literal!(counter::WAIT_NOT_READ),
-                waits_not_read,
-            ),
-            (
-                literal!(counter::DBTIME),
-                literal!(counter::WAIT_UNKNOWN),
-                waits_unknown,
-            ),
-            (
-                literal!(counter::DBTIME),
+                &dbtime,
                 literal!(counter::MISSED),
                 missed.saturating_sub(self.missed),
             ),
@@ -597,6 +565,11 @@ impl LiveSession {
     /// As far as it is known yet.
     pub(crate) fn backend_type(&self) -> BackendType {
         self.naming.backend_type()
+    }
+
+    /// True once its title says so.
+    pub(crate) fn writes_checkpoints(&self) -> bool {
+        self.backend_type().0 == BackendType::CHECKPOINTER
     }
 
     /// What is known about it that makes it like others.
