@@ -301,7 +301,7 @@ fn of_two_statements_the_one_that_lost_its_index_is_named() {
     assert_named("a missing index", &good, &bad, &scan);
     let (sentence, statement) = assert_statement("an index less", &good, &bad, &id);
     assert!(
-        sentence.contains("more per transaction") && sentence.contains("CPU"),
+        sentence.contains("more DB time per transaction") && sentence.contains("CPU"),
         "{sentence}"
     );
     let number = |value: &Value| value.as_f64().expect("a number");

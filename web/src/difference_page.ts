@@ -100,7 +100,7 @@ export class DifferencePage {
   }
 
   private legend(): HTMLElement {
-    return make("p", { class: "note" }, swatch("more-time"), "▲ red: more time in the frame itself in BAD, ", swatch("less-time"), "▼ blue: less, for the same work; the stronger, the more. Differences of 0.5 % of DB time or more are marked. The width is the time of one side; each frame states the other.");
+    return make("p", { class: "note" }, swatch("more-time"), "▲ red: more time in the frame itself in BAD, ", swatch("less-time"), `▼ blue: less, per ${this.of.diff.per}; the stronger, the more. Differences of 0.5 % of DB time or more are marked. The width is the time of one side; each frame states the other.`);
   }
 
   private whyNoStatements(): HTMLElement {

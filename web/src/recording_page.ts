@@ -417,6 +417,20 @@ export class RecordingPage {
     return word === "" ? "[none]" : oneLine(word);
   }
 
+  /** The wait class with the most DB time, for the summary. */
+  private mainClass(sums: Ledger, dbTime: number): string {
+    const classes = new Map<string, number>();
+    for (const row of sums.rows) {
+      const { kind, class: name, label } = this.of.waits[row.wait]!;
+      const word = kind === "event" ? name : label;
+      classes.set(word, (classes.get(word) ?? 0) + row.total);
+    }
+    const [first] = [...classes].toSorted(([, one], [, other]) => other - one);
+    if (!first) return "";
+    const [word, time] = first;
+    return `. ${2 * time > dbTime ? "Most of it" : "The largest part"}: ${oneLine(word)}, ${percent(time, dbTime)} %`;
+  }
+
   private drawSummary(sums: Ledger, filter: Filter): void {
     const { of } = this;
     const dbTime = sums.sums[DB_TIME]!;
@@ -429,8 +443,7 @@ export class RecordingPage {
       this.summary.append(make("span", { class: "empty" }, why));
     } else {
       const sessions = of.are_times && elapsed > 0 ? ` in ${seconds(elapsed)} s: ${(dbTime / elapsed).toFixed(2)} average active sessions` : "";
-      const [first] = sums.rows;
-      const main = first ? `. Most of it: ${oneLine(of.waits[first.wait]!.label)}, ${percent(first.total, dbTime)} %` : "";
+      const main = this.mainClass(sums, dbTime);
       this.summary.append(make("strong", {}, `DB time ${amount(of, dbTime)}`), `${sessions}${main}.`);
       const trust = [sums.mix === "mixed" ? "partly exact, partly sampled" : (sums.mix ?? ""), `${sums.samples.toLocaleString("en")} samples`];
       if (sums.pooled > 0) trust.push(`${percent(sums.pooled, dbTime)} % pooled: short sessions, by the samples of similar ones`);

@@ -184,7 +184,7 @@ export function blockerTable(of: Recording, { isChosen, choose, sorted, whyEmpty
   const columns: Column<Blocker>[] = [
     { word: "pid", name: "pid", text: (row) => (pid(row) === "0" ? "[unknown]" : pid(row)) },
     { word: "waited_for", name: of.are_times ? "waited for, s" : of.unit, number: (row) => row.ns, text: (row) => cell(of, row.ns) },
-    { word: "blocked", name: "blocked itself, s", number: (row) => row.blocked, text: (row) => cell(of, row.blocked) },
+    { word: "blocked", name: "while blocked itself, s", number: (row) => row.blocked, text: (row) => cell(of, row.blocked) },
     { word: "waiters", name: "waiters", number: (row) => row.waiters, text: (row) => String(row.waiters) },
     ...facts,
   ];

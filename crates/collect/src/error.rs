@@ -14,8 +14,19 @@ pub enum CollectError {
     #[error("several PostgreSQL servers are running, choose one:\n{}", .0.join("\n"))]
     SeveralServers(Vec<String>),
     /// The data directory has no running server.
-    #[error("{0}: no PostgreSQL server is running on this data directory")]
-    NoServerOn(PathBuf),
+    #[error(
+        "{directory}: no PostgreSQL server is running on this data directory{}",
+        match running[..] {
+            [] => String::new(),
+            _ => format!("; these are running:\n{}", running.join("\n")),
+        }
+    )]
+    NoServerOn {
+        /// The directory; it may not exist.
+        directory: PathBuf,
+        /// How to name those that run.
+        running: Vec<String>,
+    },
     /// The server there is not a standby of the recorded one.
     #[error(
         "--standby {0}: this is the recorded server itself, or one of another major version: give the data directory of one of its standbys"

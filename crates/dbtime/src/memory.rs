@@ -24,7 +24,8 @@ pub fn bound(most: Option<u64>) {
 }
 
 /// For a command that runs for long: freed memory goes back to the kernel. By default the allocator keeps as much as the largest blocks
-/// ever freed, for each thread (measured with 400 busy sessions, `--exact=calls`: 262 MB, and 205 MB with this).
+/// ever freed, for each thread (measured with 400 busy sessions, `--exact=calls`: 262 MB, and 205 MB with this). What is needed again each
+/// second stays: 4 MB (`snap` of 1,000 sessions: no page fault instead of 650 a second, 12 % less CPU in that thread).
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: plain calls that set numbers.
@@ -32,6 +33,7 @@ pub fn give_back() {
         libc::mallopt(libc::M_ARENA_MAX, 1);
         libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10);
         libc::mallopt(libc::M_TRIM_THRESHOLD, 1 << 20);
+        libc::mallopt(libc::M_TOP_PAD, 4 << 20);
     }
 }
 

@@ -47,6 +47,8 @@ impl BackendType {
     pub const WAL_RECEIVER: &'static str = "walreceiver";
     /// The process of a standby that replays it.
     pub const STARTUP: &'static str = "startup";
+    /// A connection of dbtime's own, for the server's statistics: nobody waits for it.
+    pub const RECORDER: &'static str = "dbtime";
     /// The process ended before it could be asked.
     pub const UNKNOWN: &'static str = "unknown";
 

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use inferno::flamegraph::color::{BackgroundColor, Color};
 use inferno::flamegraph::{self, TextTruncateDirection};
 
-use crate::diff::{Diff, DiffStack};
+use crate::diff::{Diff, DiffStack, per_words};
 use crate::drawing::shortened;
 use crate::folded::{KERNEL_SUFFIX, frame_name};
 use crate::printable::printable;
@@ -79,11 +79,10 @@ pub fn write_svg(diff: &Diff, widths: Widths, out: &mut dyn Write) -> io::Result
         .collect();
     let mut options = flamegraph::Options::default();
     options.title = shortened(&printable(&diff.answer()), TITLE_PX, TITLE_CHARACTER_PX);
+    let per = per_words(diff.unit);
     options.subtitle = Some(match widths {
-        Widths::Bad => {
-            "Width: time in BAD. Red: more than in GOOD, blue: less, for the same work".to_string()
-        }
-        Widths::Good => "Width: time in GOOD. Red: more in BAD, blue: less, for the same work".to_string(),
+        Widths::Bad => format!("Width: time in BAD. Red: more than in GOOD, blue: less, {per}"),
+        Widths::Good => format!("Width: time in GOOD. Red: more in BAD, blue: less, {per}"),
     });
     options.count_name = "us".to_string();
     options.factor = 2f64.powi(shift.cast_signed()) / 1e3;

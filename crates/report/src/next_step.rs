@@ -183,9 +183,7 @@ pub fn next_steps_of_causes(report: &CauseReport) -> Vec<NextStep> {
         let did = blocker.doing.first().map(|meanwhile| meanwhile.did.session_state);
         // It did nothing that a report on it would show.
         if did.is_some_and(SessionState::is_idle_in_transaction) && has::<LockRow>(&report.meta) {
-            let why =
-                "which locks were held by the session that others waited for longest, and after which statement"
-                    .to_string();
+            let why = "which locks were held by the session that others waited for longest".to_string();
             return NextStep::new("report", &format!("--latches --session {pid}"), why);
         }
         let why = "what the session that others waited for longest was doing".to_string();

@@ -1,5 +1,6 @@
 //! The frames that all stacks of a PostgreSQL server share: every process is forked off in `PostmasterMain`, so each begins with `_start`,
-//! `main` and so on up to there. In a picture they take a third of the height and say nothing.
+//! `main` and so on up to there. In a picture they take a third of the height and say nothing. Parallel workers are forked further inside:
+//! up to version 15 in a signal handler that interrupts `select`, which is not what they do either.
 
 use arcstr::ArcStr;
 
@@ -8,17 +9,23 @@ use crate::flame::{Folded, FoldedStack};
 use crate::stack_views::CallTreeNode;
 
 const LAST: &str = "PostmasterMain";
-/// Maximum number of these frames: the C library has two or three functions before `main`.
-pub(crate) const MOST_FRAMES: usize = 8;
+/// The last one of a background worker: up to version 16, and since 17.
+const LAST_OF_WORKERS: [&str; 2] = ["StartBackgroundWorker", "BackgroundWorkerMain"];
+/// Maximum number of frames up to `PostmasterMain`: the C library has two or three functions before `main`.
+const MOST_TO_LAST: usize = 8;
+/// Maximum number of these frames.
+pub(crate) const MOST_FRAMES: usize = 2 * MOST_TO_LAST;
 
 /// How many frames of a stack, root first, come before what the process does itself.
 pub(crate) fn start_of_server<T: AsRef<str>>(user: &[T]) -> usize {
-    let last = user
-        .iter()
-        .take(MOST_FRAMES)
-        .position(|name| name.as_ref() == LAST);
+    let mut first = user.iter().take(MOST_FRAMES).map(AsRef::as_ref);
+    let Some(last) = first.by_ref().take(MOST_TO_LAST).position(|name| name == LAST) else {
+        return 0;
+    };
+    let of_worker = first.position(|name| LAST_OF_WORKERS.contains(&name));
+    let start = last + 1 + of_worker.map_or(0, |further| further + 1);
     // The first process itself may be in just that function.
-    last.map_or(0, |last| last + 1).min(user.len().saturating_sub(1))
+    start.min(user.len() - 1)
 }
 
 /// For each node of a call tree, callers before their callees, how many of these frames come before it; none for these frames themselves.
@@ -28,7 +35,7 @@ pub(crate) fn starts_of_tree(nodes: &[CallTreeNode]) -> Vec<Option<usize>> {
     for root in nodes.chunk_by(|_, next| next.depth > 0) {
         // The frames that lead to it come first, each one level below the one before.
         let is_on_way = |(at, node): (usize, &CallTreeNode)| {
-            node.depth == at && node.self_ns == 0 && !node.function.kernel && at < MOST_FRAMES
+            node.depth == at && node.self_ns == 0 && !node.function.kernel && at < MOST_TO_LAST
         };
         let way = root
             .iter()
@@ -102,7 +109,20 @@ mod tests {
         assert_eq!(start_of_server(&["main", "PostmasterMain"]), 1);
         assert_eq!(start_of_server(&["main", "PostgresSingleUserMain", "x"]), 0);
         assert_eq!(start_of_server::<&str>(&[]), 0);
-        let deep = ["f"; MOST_FRAMES].into_iter().chain(["PostmasterMain", "g"]);
+        let worker = [
+            "main",
+            "PostmasterMain",
+            "[postgres]",
+            "select",
+            "[libc]",
+            "StartBackgroundWorker",
+        ];
+        assert_eq!(
+            start_of_server(&[&worker[..], &["ParallelWorkerMain"]].concat()),
+            6
+        );
+        assert_eq!(start_of_server(&worker), 5);
+        let deep = ["f"; MOST_TO_LAST].into_iter().chain(["PostmasterMain", "g"]);
         assert_eq!(start_of_server(&deep.collect::<Vec<_>>()), 0);
     }
 

@@ -168,7 +168,7 @@ fn what_only_bad_does_is_named_even_where_it_is_noise() {
     assert!(!diff.is_significant(), "{}", diff.conclusion);
     assert_eq!(
         diff.conclusion,
-        "No difference beyond noise, but new in BAD: module libLLVM-14 (12 % of its DB time)."
+        "No difference beyond noise, but new in BAD: module libLLVM-14 (12 % of BAD's DB time)."
     );
     assert_eq!(compare(&good(), &good()).new_in_bad, []);
     // What has gone is not new.
@@ -341,7 +341,7 @@ fn the_statement_that_changed_is_named_per_transaction_with_where_its_time_went(
     assert_eq!(statements.per, WorkUnit::Transaction);
     assert_eq!(
         statements.sentence,
-        "Query -42 (SELECT v FROM n WHERE id = ?) takes 5.05 ms more per transaction (1.01 ms in GOOD, 6.06 ms in BAD: 6.00 \
+        "Query -42 (SELECT v FROM n WHERE id = ?) takes 5.05 ms more DB time per transaction (1.01 ms in GOOD, 6.06 ms in BAD: 6.00 \
          times), 80 % of that in IO:DataFileRead, disk: its reads now come from the device."
     );
     let page = text::render_diff(&diff, 120);
@@ -368,7 +368,7 @@ fn the_statement_that_changed_is_named_per_transaction_with_where_its_time_went(
     let diff = compare(&text(good), &text(bad));
     let sentence = &diff.statements.as_ref().expect("known").sentence;
     assert!(
-        sentence.contains("takes 202 ms more per second (101 ms in GOOD, 303 ms in BAD"),
+        sentence.contains("takes 202 ms more DB time per second (101 ms in GOOD, 303 ms in BAD"),
         "{sentence}"
     );
 }

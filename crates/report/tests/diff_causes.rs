@@ -246,7 +246,7 @@ fn beside_a_cause_what_is_new_is_said_of_all_else() {
     );
     assert_eq!(
         diff.conclusion,
-        "Per second nothing else differs beyond noise, but new in BAD: IO:DataFileRead (8 % of its DB time)."
+        "Per second nothing else differs beyond noise, but new in BAD: IO:DataFileRead (8 % of BAD's DB time)."
     );
 }
 

@@ -122,7 +122,7 @@ fn bad() -> (Meta, Rows) {
     ])
 }
 
-const PER_EXECUTION: &str = "Query -42 takes 19.2 ms more per execution (1.01 ms in GOOD, 20.2 ms in BAD: 20.0 times), 86 % of that \
+const PER_EXECUTION: &str = "Query -42 takes 19.2 ms more DB time per execution (1.01 ms in GOOD, 20.2 ms in BAD: 20.0 times), 86 % of that \
      in IO:DataFileRead, disk: its reads now come from the device.";
 
 #[test]
@@ -185,7 +185,8 @@ fn commands_are_executions_where_a_side_has_no_others() {
     assert_eq!(counted_by(&diff), None);
     // Per second, as without any counts: 808 - 303 ms.
     assert!(
-        sentence(&diff).starts_with("Query -42 takes 505 ms more per second (303 ms in GOOD, 808 ms in BAD"),
+        sentence(&diff)
+            .starts_with("Query -42 takes 505 ms more DB time per second (303 ms in GOOD, 808 ms in BAD"),
         "{}",
         sentence(&diff)
     );
@@ -202,7 +203,7 @@ fn what_takes_as_long_each_time_is_said_to_be_executed_more_often() {
     assert_eq!(per_execution(&diff, 7).difference, 0.0);
     assert_eq!(
         sentence(&diff),
-        "Query 7 takes 404 ms more per second (101 ms in GOOD, 505 ms in BAD: 5.00 times; executed 100 and 500 times), 100 % of \
+        "Query 7 takes 404 ms more DB time per second (101 ms in GOOD, 505 ms in BAD: 5.00 times; executed 100 and 500 times), 100 % of \
          that in CPU, user."
     );
     // 1.8 times as long, and ten times as often: of 1.72 s a second, 0.81 come from the first.
@@ -212,7 +213,7 @@ fn what_takes_as_long_each_time_is_said_to_be_executed_more_often() {
         (each.per_unit, each.verdict),
         ([505e3, 909e3], Verdict::Significant)
     );
-    let words = "takes 1.72 s more per second (101 ms in GOOD, 1.82 s in BAD: 18.0 times; executed 200 and 2000 times)";
+    let words = "takes 1.72 s more DB time per second (101 ms in GOOD, 1.82 s in BAD: 18.0 times; executed 200 and 2000 times)";
     assert!(sentence(&diff).contains(words), "{}", sentence(&diff));
 }
 
@@ -255,7 +256,7 @@ fn what_was_executed_but_not_seen_is_not_new() {
     let bad = of(&[steady_one, (SLOWED, CPU, State::User, 800)]);
     assert_eq!(
         sentence(&compare(&good, &bad)),
-        "Query -42 takes 20.2 ms more per execution (nothing seen in GOOD, 20.2 ms in BAD), 100 % of that in CPU, user."
+        "Query -42 takes 20.2 ms more DB time per execution (nothing seen in GOOD, 20.2 ms in BAD), 100 % of that in CPU, user."
     );
 }
 
@@ -277,7 +278,7 @@ fn a_statement_that_is_most_of_the_difference_is_named_as_not_certain_where_it_v
     assert_eq!(
         (statements.sentence.as_str(), statements.is_certain),
         (
-            "Query -42 takes 390 ms more per second (10.0 ms in GOOD, 400 ms in BAD: 40.0 times), 100 % of that in CPU, user. Not \
+            "Query -42 takes 390 ms more DB time per second (10.0 ms in GOOD, 400 ms in BAD: 40.0 times), 100 % of that in CPU, user. Not \
              certain: it is most of the difference of DB time, but the halves of one side differ as much from each other.",
             false
         )
@@ -289,12 +290,13 @@ fn a_statement_that_is_most_of_the_difference_is_named_as_not_certain_where_it_v
         diff.conclusion
     );
     // What shrank likewise.
-    let words = "Query -42 takes 390 ms less per second";
+    let words = "Query -42 takes 390 ms less DB time per second";
     assert!(sentence(&compare(&rising(160), &rising(4))).starts_with(words));
     // Per execution, if that is known.
     let counted = |recorded| with_calls(recorded, &[(SLOWED, 20), (STEADY, 20)]);
     let diff = compare(&counted(rising(4)), &counted(rising(160)));
-    let words = "Query -42 takes 19.5 ms more per execution (500 us in GOOD, 20.0 ms in BAD: 40.0 times)";
+    let words =
+        "Query -42 takes 19.5 ms more DB time per execution (500 us in GOOD, 20.0 ms in BAD: 40.0 times)";
     assert!(
         sentence(&diff).starts_with(words) && sentence(&diff).contains("Not certain"),
         "{}",

@@ -151,14 +151,15 @@ fn a_filter_chooses_holders_and_waiters_and_who_is_no_session_is_in_none() {
         sessions: vec![pid],
         ..Filter::default()
     };
-    assert_eq!(pids(of_session(11)), [Some(11)]);
+    // Who waits for a lock that it holds waits for it.
+    assert_eq!(pids(of_session(11)), [Some(11), Some(22)]);
     assert_eq!(pids(of_session(22)), [Some(22), Some(22)]);
     // One that was idle but held a lock is found by its statement.
     let of_statement = Filter {
         statements: vec![7],
         ..Filter::default()
     };
-    assert_eq!(pids(of_statement), [Some(11)]);
+    assert_eq!(pids(of_statement), [Some(11), Some(22)]);
     let of_wait = Filter {
         waits: vec!["Lock:relation".into()],
         ..Filter::default()

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use dbtime_model::Whose;
-use dbtime_model::recording::{BytesRead, Files, LARGEST_FILE, Meta, Recording, RecordingError, TableFile};
+use dbtime_model::recording::{BytesRead, Files, LARGEST_FILE, Recording, RecordingError, TableFile};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::address::Choice;
@@ -87,7 +87,10 @@ impl Store {
         let are_several = manifests.len() > 1;
         let mut chosen: Vec<(&StoredFile, &Manifest)> = Vec::new();
         for manifest in &manifests {
-            let (from_us, to_us) = whole_windows(choice, &manifest.meta);
+            let (from_us, to_us) = manifest
+                .meta
+                .collector
+                .whole_windows(choice.from_us, choice.to_us);
             let is_needed = |file: &&StoredFile| file.may_have(from_us, to_us);
             chosen.extend(
                 manifest
@@ -138,13 +141,6 @@ impl Store {
         };
         Ok((Recording::of(meta, Box::new(selected)), read))
     }
-}
-
-/// The period, extended to the start of the window that rows stand for, as in reports.
-fn whole_windows(choice: &Choice, meta: &Meta) -> (Option<i64>, Option<i64>) {
-    let length = i64::from(meta.collector.resolution_s.max(1)) * 1_000_000;
-    let begin = |us: i64| us.div_euclid(length).saturating_mul(length);
-    (choice.from_us.map(begin), choice.to_us.map(begin))
 }
 
 impl Files for Selected {

@@ -13,6 +13,8 @@ use super::password_file::{self, Login};
 use crate::target_file::TargetFile;
 use crate::{privilege, process};
 
+/// The name under which dbtime connects, unless the user chose another.
+pub(crate) const OWN_APPLICATION: &str = "dbtime";
 /// A server that does not answer within this time is given up.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(5);
 /// First commands of every connection. The owner of a database may have put functions of their own before the server's.
@@ -132,7 +134,7 @@ impl Connect {
             }
         }
         if config.get_application_name().is_none() {
-            config.application_name("dbtime");
+            config.application_name(OWN_APPLICATION);
         }
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECTS_WITHIN);

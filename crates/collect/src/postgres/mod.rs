@@ -4,7 +4,7 @@ pub(crate) mod activity;
 mod all_locks;
 mod backend_status;
 mod client_names;
-mod connection;
+pub(crate) mod connection;
 mod database;
 mod encoding;
 mod held_locks;

@@ -83,12 +83,7 @@ impl Server {
         match postmasters[..] {
             [] => Err(CollectError::NoServer),
             [pid] => Server::of_postmaster(pid),
-            _ => Err(CollectError::SeveralServers(
-                postmasters
-                    .iter()
-                    .map(|&pid| format!("  --postgres {:?}    (pid {pid})", Server::data_directory(pid)))
-                    .collect(),
-            )),
+            _ => Err(CollectError::SeveralServers(listed(&postmasters))),
         }
     }
 
@@ -113,8 +108,14 @@ impl Server {
     /// # Errors
     /// There is none.
     pub(crate) fn on(directory: &Path) -> Result<Server, CollectError> {
-        let id = id_of(directory).map_err(|e| CollectError::io(directory, e))?;
-        let pid = find_on(id).ok_or_else(|| CollectError::NoServerOn(directory.to_path_buf()))?;
+        let id = match id_of(directory) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(CollectError::io(directory, e)),
+            id => id.ok(),
+        };
+        let pid = id.and_then(find_on).ok_or_else(|| CollectError::NoServerOn {
+            directory: directory.to_path_buf(),
+            running: listed(&Server::postmasters()),
+        })?;
         Ok(Server {
             // It may be a link, which is followed if it leads elsewhere later.
             name_here: Some(directory.to_path_buf()),
@@ -250,6 +251,12 @@ impl Server {
         self.has_own_pids
             .then(|| self.children().into_iter().filter_map(named).collect())
     }
+}
+
+/// How to name them on the command line.
+fn listed(postmasters: &[u32]) -> Vec<String> {
+    let named = |&pid: &u32| format!("  --postgres {:?}    (pid {pid})", Server::data_directory(pid));
+    postmasters.iter().map(named).collect()
 }
 
 /// A postmaster is a `postgres` whose working directory is a data directory with its own pid in postmaster.pid.

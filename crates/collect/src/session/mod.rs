@@ -20,6 +20,7 @@ use crate::comments::LastComments;
 use crate::database::{Member, WaitNames, WaitSource};
 use crate::held_locks::{HeldId, HeldLocks};
 use crate::joined::Joined;
+use crate::postgres::connection::OWN_APPLICATION;
 use crate::postgres::title::Title;
 use crate::postgres::titles::Titles;
 use crate::seconds::Seconds;
@@ -559,6 +560,9 @@ impl LiveSession {
             ..Session::default()
         };
         self.naming.describe(&mut session);
+        if session.application == OWN_APPLICATION {
+            session.backend_type = BackendType(literal!(BackendType::RECORDER));
+        }
         rows.sessions.push(session.into());
     }
 

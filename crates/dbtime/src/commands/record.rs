@@ -44,10 +44,10 @@ pub struct RecordArguments {
     rate_hz: u32,
     #[command(flatten)]
     precision: Precision,
-    /// Record who ends each sleep
+    /// With --exact, also record who ends each sleep ('report --causes' does not need it)
     #[arg(long, requires = "exact")]
     wakers: bool,
-    /// Also time Oracle's waits with probes in its functions, and record how long the database says they took
+    /// With --oracle and --exact, also time Oracle's waits with probes in its functions, and record how long the database says they took
     #[arg(long, requires = "exact", requires = "oracle")]
     uprobes: bool,
     /// What is kept of the texts of statements
@@ -62,7 +62,7 @@ pub struct RecordArguments {
     /// Length of a row after the first five minutes: 10s, 1m. For recordings that run for hours
     #[arg(long = "resolution", value_name = "TIME", default_value = "1s", value_parser = parse_resolution)]
     resolution_s: u32,
-    /// Begin a new recording at every multiple of this time, UTC, without a gap: 10m, 1h, 1d
+    /// Begin a new recording at every multiple of this time, UTC, without a gap: 20s to 1d (10m, 1h), of which a day is a multiple
     #[arg(long, value_name = "TIME", value_parser = parse_rotation, conflicts_with = "html")]
     rotate: Option<Duration>,
     /// Sample by visiting all tasks of the host, as on kernels before 6.2

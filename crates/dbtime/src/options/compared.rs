@@ -6,7 +6,7 @@ use dbtime_report::WorkUnit;
 /// How two recordings are compared.
 #[derive(Debug, Args)]
 pub struct ComparedOptions {
-    /// Compare per transaction, execution, request, call, second, sample or run [default: the first that both sides count]
+    /// Compare per transaction, execution, request, call, second, sample or run [default: per request, call or execution in files that count them; else second or sample]
     #[arg(long, value_name = "UNIT")]
     pub per: Option<WorkUnit>,
     /// Transactions of each side, if the recordings do not count them (as pgbench prints them)

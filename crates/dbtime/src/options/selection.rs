@@ -14,7 +14,7 @@ fn parse_pid(text: &str) -> Result<u32, String> {
 /// Which part of a recording.
 #[derive(Debug, Args)]
 pub struct Selection {
-    /// Leave out everything before this: seconds since the start (12, 90s, 2m) or a time (20:51:58 in UTC, or RFC 3339), each rounded down to a whole second of the clock; for a store, a time or a day
+    /// Leave out everything before this: seconds since the start (12, 90s, 2m) or a time (20:51:58 in UTC, or RFC 3339), each rounded down to a whole second of the clock, or, where rows stand for longer, extended to whole ones; for a store, a time or a day
     #[arg(long, value_name = "TIME")]
     pub from: Option<String>,
     /// Leave out everything after this
@@ -52,22 +52,23 @@ impl Selection {
     /// What was typed is not a time.
     pub fn filter(&self, source: &Source) -> anyhow::Result<Filter> {
         if let Some(part) = source.part() {
-            let begin = |moment: Option<i64>| moment.map(|moment| window_at(moment, source).0);
-            return Ok(Filter {
-                from_us: begin(part.from_us),
-                to_us: begin(part.to_us),
-                ..self.whole_time()
-            });
+            return Ok(self.within(part.from_us, part.to_us, source));
         }
         let moment = |option: &str, text: &Option<String>| {
-            let window = text.as_ref().map(|text| window_of(option, text, source));
-            window.transpose().map(|window| window.map(|(begin, _)| begin))
+            let moment = text.as_ref().map(|text| moment_of(option, text, source));
+            moment.transpose()
         };
-        Ok(Filter {
-            from_us: moment("--from", &self.from)?,
-            to_us: moment("--to", &self.to)?,
+        let (from_us, to_us) = (moment("--from", &self.from)?, moment("--to", &self.to)?);
+        Ok(self.within(from_us, to_us, source))
+    }
+
+    fn within(&self, from_us: Option<i64>, to_us: Option<i64>, source: &Source) -> Filter {
+        let (from_us, to_us) = source.meta().collector.whole_windows(from_us, to_us);
+        Filter {
+            from_us,
+            to_us,
             ..self.whole_time()
-        })
+        }
     }
 
     /// The same selection without a period: only the recording that typed times refer to can resolve them.
@@ -125,15 +126,15 @@ fn parse_statement(text: &str) -> Result<i64, String> {
 /// # Errors
 /// What was typed is not a time.
 pub fn window_of(option: &str, text: &str, source: &Source) -> anyhow::Result<(i64, i64)> {
-    let moment = parse_moment(text, source.meta().start_us).map_err(|e| Usage(format!("{option}: {e}")))?;
-    Ok(window_at(moment, source))
+    Ok(source
+        .meta()
+        .collector
+        .window_at(moment_of(option, text, source)?))
 }
 
-/// The same for a moment in microseconds since the Unix epoch. A row covers a window: a period includes all of it or none.
-fn window_at(moment: i64, source: &Source) -> (i64, i64) {
-    let length = i64::from(source.meta().collector.resolution_s.max(1)) * 1_000_000;
-    let begin = moment.div_euclid(length).saturating_mul(length);
-    (begin, begin.saturating_add(length))
+/// A moment in microseconds since the Unix epoch.
+fn moment_of(option: &str, text: &str, source: &Source) -> Result<i64, Usage> {
+    parse_moment(text, source.meta().start_us).map_err(|e| Usage(format!("{option}: {e}")))
 }
 
 #[cfg(test)]

@@ -299,6 +299,25 @@ pub struct CollectorMeta {
     pub flight: String,
 }
 
+impl CollectorMeta {
+    /// Begin and end of the time that a row of a moment may stand for; all in microseconds since the Unix epoch.
+    pub fn window_at(&self, moment_us: i64) -> (i64, i64) {
+        let length = i64::from(self.resolution_s.max(1)) * 1_000_000;
+        let begin = moment_us.div_euclid(length).saturating_mul(length);
+        (begin, begin.saturating_add(length))
+    }
+
+    /// A period (none = without that end) that cuts no row: with rows of single seconds both ends are rounded down, so that a second belongs
+    /// to one of two adjacent periods; with longer ones it is extended to whole ones.
+    pub fn whole_windows(&self, from_us: Option<i64>, to_us: Option<i64>) -> (Option<i64>, Option<i64>) {
+        let end = |to: i64| match self.window_at(to) {
+            (begin, _) if begin == to || self.resolution_s <= 1 => begin,
+            (_, end) => end,
+        };
+        (from_us.map(|from| self.window_at(from).0), to_us.map(end))
+    }
+}
+
 /// What the rows of `activity` count: the column that has the weight of a row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

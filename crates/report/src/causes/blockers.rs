@@ -80,8 +80,8 @@ struct Blocking {
     ns: u128,
     blocked_ns: u128,
     root_ns: u128,
-    /// Direct waiters, in waits for locks.
-    for_locks: BTreeMap<Waiter, u128>,
+    /// Direct waiters, in waits for locks, by second.
+    for_locks: BTreeMap<(Waiter, i64), u128>,
     doing: BTreeMap<(Option<CauseKind>, Doing), Meanwhile>,
 }
 
@@ -90,7 +90,7 @@ impl Blockers {
         for (place, link) in part.chain.iter().enumerate() {
             let end = (place + 1 == part.chain.len()).then_some(part.kind);
             let did = root(link, dimensions);
-            let next = waiter(of, part.chain, place);
+            let next = (waiter(of, part.chain, place), of.time.unwrap_or_default());
             // What is in the chain more than once counts at its last place only.
             let behind = &part.chain[place + 1..];
             if behind.iter().all(|other| other.session != link.session) {
@@ -173,11 +173,11 @@ impl Blocking {
         }
     }
 
-    /// Adds a direct waiter.
-    fn was_next(&mut self, waiter: &Waiter, ns: u128) {
-        let (_, (wait, _)) = waiter;
+    /// Adds a direct waiter in a second.
+    fn was_next(&mut self, next: &(Waiter, i64), ns: u128) {
+        let ((_, (wait, _)), _) = next;
         if *wait.class == *locks::CLASS {
-            *self.for_locks.entry(waiter.clone()).or_default() += ns;
+            *self.for_locks.entry(next.clone()).or_default() += ns;
         }
     }
 

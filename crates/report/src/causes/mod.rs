@@ -21,7 +21,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use dbtime_model::recording::Meta;
-use dbtime_model::{CauseKind, CauseRow, SessionId, Table, Wait};
+use dbtime_model::{CauseKind, CauseRow, Table, Wait};
 
 use crate::dimensions::Dimensions;
 use crate::filter::Filter;
@@ -39,7 +39,7 @@ pub(crate) use flame_frames::{CauseFrames, WAITED_FOR};
 pub use links::ChainLink;
 use links::Links;
 pub use not_known::NotKnown;
-use one_lock::OneLock;
+use one_lock::{BlockedBySecond, OneLock, in_all};
 pub use over_time::{ChainLane, ChainTimeline, RootActivity, chains_over_time};
 use parts::group;
 pub use parts::{CauseGroup, CausePart, Root};
@@ -227,8 +227,7 @@ struct Builder {
 
 #[derive(Default)]
 struct OfWait {
-    /// How long each of them waited.
-    sessions: BTreeMap<SessionId, u128>,
+    blocked: BlockedBySecond,
     ns: u128,
     by: Parts,
     links: Links,
@@ -238,7 +237,8 @@ impl Builder {
     fn add(&mut self, key: &Blocked, part: &Divided<'_>, depth: Option<usize>, dimensions: &mut Dimensions) {
         self.trees.add(key, part, dimensions);
         let wait = self.waits.entry((key.wait(), key.statement)).or_default();
-        *wait.sessions.entry(key.session).or_default() += part.ns;
+        let second = (key.session, key.time.unwrap_or_default());
+        *wait.blocked.entry(second).or_default() += part.ns;
         wait.ns += part.ns;
         wait.by.add(part, dimensions);
         if let Some(depth) = depth {
@@ -256,7 +256,7 @@ impl Builder {
     fn one_lock(&self, looked: &WaitedLocks) -> OneLock {
         let mut one_lock = OneLock::default();
         for (wait, of) in &self.waits {
-            one_lock.add(wait, &of.sessions, looked);
+            one_lock.add(wait, &of.blocked, looked);
         }
         one_lock
     }
@@ -265,7 +265,8 @@ impl Builder {
         let mut waits: Vec<CausedWait> = std::mem::take(&mut self.waits)
             .into_iter()
             .map(|(key, of)| {
-                let locks = looked.of(&key, &of.sessions);
+                let sessions = in_all(&of.blocked);
+                let locks = looked.of(&key, &sessions);
                 let (wait, statement) = key;
                 let by = of.by.finish();
                 let by_doing = group(&by);
@@ -273,7 +274,7 @@ impl Builder {
                     wait,
                     statement,
                     text: dimensions.statement(statement).map(str::to_string),
-                    sessions: of.sessions.len(),
+                    sessions: sessions.len(),
                     ns: of.ns,
                     locks,
                     by,

@@ -1,5 +1,5 @@
-//! Sessions that waited for the same lock all the time that they were in a wait event and a statement, as far as samples of the lock
-//! table show: wherever such a wait is part of a chain, it was for that lock.
+//! Sessions that waited for the same lock all the time that they were in a wait event and a statement, in a second or in the whole
+//! period, as far as samples of the lock table show: wherever such a wait is part of a chain, it was for that lock.
 
 use std::collections::BTreeMap;
 
@@ -22,35 +22,53 @@ pub(super) fn waiter(of: &Blocked, chain: &[CauseLink], place: usize) -> Waiter 
     }
 }
 
+/// For how long each session was blocked in a wait, by second (microseconds since the Unix epoch).
+pub(super) type BlockedBySecond = BTreeMap<(SessionId, i64), u128>;
+
+/// The same in the whole period.
+pub(super) fn in_all(blocked: &BlockedBySecond) -> BTreeMap<SessionId, u128> {
+    let mut sums = BTreeMap::new();
+    for ((session, _), ns) in blocked {
+        *sums.entry(*session).or_default() += ns;
+    }
+    sums
+}
+
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct OneLock(BTreeMap<Waiter, WaitedLock>);
+pub(super) struct OneLock {
+    in_all: BTreeMap<Waiter, WaitedLock>,
+    by_second: BTreeMap<(Waiter, i64), WaitedLock>,
+}
 
 impl OneLock {
-    /// `blocked`: for how long each session was blocked in that wait.
-    pub(super) fn add(
-        &mut self,
-        wait: &WaitOfStatement,
-        blocked: &BTreeMap<SessionId, u128>,
-        looked: &WaitedLocks,
-    ) {
-        for (session, ns) in blocked {
-            if let Some(lock) = looked.only(wait, *session, *ns) {
-                self.0.insert((*session, wait.clone()), lock.clone());
+    /// `blocked`: in that wait.
+    pub(super) fn add(&mut self, wait: &WaitOfStatement, blocked: &BlockedBySecond, looked: &WaitedLocks) {
+        for (session, ns) in in_all(blocked) {
+            if let Some(lock) = looked.only(wait, session, None, ns) {
+                self.in_all.insert((session, wait.clone()), lock.clone());
+            }
+        }
+        for ((session, time), ns) in blocked {
+            if let Some(lock) = looked.only(wait, *session, Some(*time), *ns) {
+                let waiter = (*session, wait.clone());
+                self.by_second.insert((waiter, *time), lock.clone());
             }
         }
     }
 
+    /// That of the whole period.
     pub(super) fn of(&self, waiter: &Waiter) -> Option<&WaitedLock> {
-        self.0.get(waiter)
+        self.in_all.get(waiter)
     }
 
-    /// The locks of these waits, as far as known. `waits`: the nanoseconds of each.
-    pub(super) fn shares(&self, waits: &BTreeMap<Waiter, u128>) -> Vec<LockShare> {
+    /// The locks of these waits, as far as known. `waits`: the nanoseconds of each, by second.
+    pub(super) fn shares(&self, waits: &BTreeMap<(Waiter, i64), u128>) -> Vec<LockShare> {
         let mut sums: BTreeMap<&WaitedLock, (usize, u128)> = BTreeMap::new();
         let mut counted: BTreeMap<&WaitedLock, SessionId> = BTreeMap::new();
-        for (waiter, ns) in waits {
-            if let Some(lock) = self.of(waiter) {
+        for (at, ns) in waits {
+            let (waiter, _) = at;
+            if let Some(lock) = self.by_second.get(at) {
                 let sum = sums.entry(lock).or_default();
                 sum.1 += ns;
                 // Waiters of a session are neighbours in this order.

@@ -304,6 +304,8 @@ pub struct Diff {
     pub latencies: Vec<LatencyChange>,
     /// Counters.
     pub counters: Vec<CounterChange>,
+    /// Sources of counters that only one side recorded: these are not compared.
+    pub counters_of_one_side: Vec<ArcStr>,
     /// Every stack of either side.
     pub stacks: Vec<DiffStack>,
     /// How many of each kind to show.

@@ -22,6 +22,8 @@ use crate::work::WorkUnit;
 pub(super) const MOST: f64 = 0.7;
 /// A callee with this part of the cause is named with it.
 const MUCH: f64 = 0.3;
+/// A wait and state with less of the cause is named with its part.
+const MOST_OF_PLACE: f64 = 0.6;
 /// A difference is called extra, or lost, if the whole has changed by at least this part of it.
 const OF_THE_WHOLE: f64 = 0.5;
 /// How many parts are named if there is no single cause.
@@ -33,11 +35,13 @@ pub(super) const GROWTH_COUNTS: f64 = 0.5;
 /// Common factors from here on are mentioned.
 const NOTABLE_FACTOR: f64 = 0.1;
 
-/// Functions in which every wait of PostgreSQL and of the C library sleeps: their callers say more.
+/// Functions in which every wait of PostgreSQL and of the C library sleeps: their callers say more. And those with which every background
+/// worker begins.
 const WAITING: &str = "WaitEventSetWait WaitEventSetWaitBlock WaitLatch WaitLatchOrSocket ProcSleep WaitOnLock PGSemaphoreLock \
-    epoll_wait epoll_pwait poll ppoll futex futex_wait futex_abstimed_wait_common futex_abstimed_wait_common64 futex_abstimed_wait_cancelable64 do_futex_wait \
+    epoll_wait epoll_pwait poll ppoll select futex futex_wait futex_abstimed_wait_common futex_abstimed_wait_common64 futex_abstimed_wait_cancelable64 do_futex_wait \
     new_sem_wait_fast new_sem_wait_slow new_sem_wait_slow64 sem_wait semop pread pread64 \
-    pwrite pwrite64 fdatasync fsync read write recv send ConditionVariableSleep ConditionVariableTimedSleep start_thread clone";
+    pwrite pwrite64 fdatasync fsync read write recv send ConditionVariableSleep ConditionVariableTimedSleep start_thread clone \
+    StartBackgroundWorker BackgroundWorkerMain";
 
 /// The answer in words.
 pub(super) struct Conclusion {
@@ -77,7 +81,7 @@ pub(super) fn conclude(
     let mut whole = String::new();
     let newcomers: Vec<String> = newcomers
         .iter()
-        .map(|(name, share)| format!("{name} ({share:.0} % of its DB time)"))
+        .map(|(name, share)| format!("{name} ({share:.0} % of BAD's DB time)"))
         .collect();
     let new_in_bad = match newcomers.is_empty() {
         true => None,
@@ -195,9 +199,16 @@ pub(super) fn conclude(
     };
     let sentence = match chosen {
         Some(chosen) => {
-            let (own, unit) = (amount(chosen.amount, per.unit), per.unit);
+            let (own, all, unit) = (amount(chosen.amount, per.unit), amount(grown, per.unit), per.unit);
             let place = view.place(chosen.item);
             let sentence = match (sign > 0.0, grown * sign >= OF_THE_WHOLE * chosen.amount) {
+                // The rest is elsewhere, or not tested.
+                (true, true) if chosen.amount < MOST * grown => {
+                    format!("Of the extra {all} per {unit} of BAD, {own} is in {place}")
+                }
+                (false, true) if chosen.amount < MOST * -grown => {
+                    format!("Of the {all} per {unit} that BAD takes less, {own} was in {place}")
+                }
                 (true, true) => format!("The extra {own} per {unit} of BAD is in {place}"),
                 (false, true) => format!("The lost {own} per {unit} of BAD was in {place}"),
                 // Extra is only what the whole has grown by, not what replaced other things.
@@ -292,7 +303,7 @@ pub(crate) fn amount(value: f64, unit: WorkUnit) -> String {
 }
 
 /// What an amount is divided by, in a sentence.
-pub(super) fn per_words(unit: WorkUnit) -> String {
+pub(crate) fn per_words(unit: WorkUnit) -> String {
     match unit {
         // Amounts are fractions of these.
         WorkUnit::Sample => "of all samples".to_string(),
@@ -398,7 +409,10 @@ impl View<'_> {
         let cell = cells
             .iter()
             .max_by(|one, other| one.1.total_cmp(other.1).then_with(|| other.0.cmp(one.0)))
-            .map(|((wait, state), _)| format!("{wait}, {state}"))
+            .map(|((wait, state), own)| match *own < MOST_OF_PLACE * whole {
+                true => format!("{:.0} % of it {wait}, {state}", own * 100.0 / whole),
+                false => format!("{wait}, {state}"),
+            })
             .unwrap_or_default();
         let most_in = self
             .largest(&leaves)

@@ -1,6 +1,6 @@
 //! Counters of both sides.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use arcstr::ArcStr;
 use dbtime_model::counter;
@@ -24,13 +24,20 @@ struct Counter {
     by_slice: [Vec<f64>; 2],
 }
 
-/// Compares every counter of foreground sessions that either side has.
+/// What says how much dbtime saw, not what was done.
+const OF_RECORDERS: [&str; 3] = [counter::DBTIME, counter::LOCK_LOOKS, counter::LATCH_SAMPLES];
+/// What the kernel counts in every recording.
+const ALWAYS: [&str; 3] = [counter::ELAPSED_NS, counter::ON_CPU_NS, counter::RUN_QUEUE_NS];
+
+/// Compares every counter of foreground sessions. The second return value: sources of those that only one side recorded, which are not
+/// compared.
 pub(super) fn compare(
     sources: [&Source; 2],
     sides: &mut [Side; 2],
     options: &DiffOptions,
     per: &Per,
-) -> Vec<CounterChange> {
+) -> (Vec<CounterChange>, Vec<ArcStr>) {
+    let mut recorded = [const { BTreeSet::new() }; 2];
     let mut counters: BTreeMap<(ArcStr, ArcStr), Counter> = BTreeMap::new();
     let empty = [0, 1].map(|n| vec![0.0; sides[n].slices().count()]);
     for (n, side) in sides.iter_mut().enumerate() {
@@ -41,7 +48,13 @@ pub(super) fn compare(
         let _ = sources[n].counters(|row| {
             // Whatever else ran on the host is not the work of these sessions.
             let is_of_host = row.source == counter::HOST;
-            if !is_of_host && filter.takes_time(row.time) && is_foreground(row.session, dimensions, filter) {
+            if !is_of_host && !OF_RECORDERS.contains(&row.source.as_str()) {
+                recorded[n].insert(row.source.clone());
+            }
+            if recorded[n].contains(&row.source)
+                && filter.takes_time(row.time)
+                && is_foreground(row.session, dimensions, filter)
+            {
                 let counter = counters
                     .entry((row.source.clone(), row.name.clone()))
                     .or_insert_with(|| Counter {
@@ -53,6 +66,13 @@ pub(super) fn compare(
             }
         });
     }
+    let [of_good, of_bad] = &recorded;
+    let of_one_side = of_good.symmetric_difference(of_bad).cloned().collect();
+    let [good, bad] = sources.map(|source| source.meta().collector.task_counts);
+    counters.retain(|(source, name), _| {
+        let is_of_tasks = source == counter::KERNEL && !ALWAYS.contains(&name.as_str());
+        of_good.contains(source) && of_bad.contains(source) && (good == bad || !is_of_tasks)
+    });
     let measures: Vec<Measure> = counters
         .values()
         .map(|counter| Measure {
@@ -90,7 +110,7 @@ pub(super) fn compare(
         (bad - good).abs() / good.abs().max(bad.abs()).max(f64::MIN_POSITIVE)
     };
     changes.sort_by(|one, other| part(other).total_cmp(&part(one)));
-    changes
+    (changes, of_one_side)
 }
 
 /// What the counters of snapshots, which have no samples, say: which changed by more than chance, and by how much. Empty if there is

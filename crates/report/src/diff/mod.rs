@@ -38,7 +38,7 @@ use crate::work::WorkUnit;
 pub(crate) use causes::{grown_first, largest_first};
 use changes::Changes;
 pub(crate) use common_factor::is_at_limit;
-pub(crate) use conclusion::amount;
+pub(crate) use conclusion::{amount, per_words};
 pub(crate) use headline::rate;
 use noise::{FEWEST_SLICES, LEVEL, Measure, RESAMPLES};
 use side::Side;
@@ -181,7 +181,7 @@ pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffEr
     let transactions = [0, 1].map(|side| sides[side].work.count(WorkUnit::Transaction) as f64);
     let elapsed_s = [0, 1].map(|side| sides[side].period.elapsed_ns() as f64 / 1e9);
     let latencies = latencies::compare(sources, &mut sides, options, &per);
-    let counters = counters::compare(sources, &mut sides, options, &per);
+    let (counters, counters_of_one_side) = counters::compare(sources, &mut sides, options, &per);
     let counted = counters::sentence(&counters, &sides, &per);
     let has_time = changes.totals() != [0, 0];
     let mut problems = Vec::new();
@@ -232,6 +232,7 @@ pub fn diff(sources: [&Source; 2], options: &DiffOptions) -> Result<Diff, DiffEr
         modules: changes.modules(&per),
         latencies,
         counters,
+        counters_of_one_side,
         stacks: changes.into_stacks(&functions, &per),
         top: options.top,
         problems,
@@ -351,6 +352,9 @@ fn unit_of_work(sides: &[Side; 2], options: &DiffOptions) -> Result<(WorkUnit, [
                 hint: match unit {
                     WorkUnit::Transaction => ": say how many there were with --transactions GOOD,BAD",
                     WorkUnit::Request => ": record --exact does",
+                    WorkUnit::Execution => {
+                        ": only Oracle's SQL traces do; statements are compared per execution where their calls are known"
+                    }
                     WorkUnit::Call => ": only traces of the kernel do",
                     _ => "",
                 },

@@ -204,8 +204,10 @@ fn sentence(found: &Found<'_>, unit: WorkUnit) -> String {
             (true, [Some(good), Some(bad)]) => format!("; executed {} and {} times", rate(good), rate(bad)),
             _ => String::new(),
         };
+        // That of parallel workers is part of it.
+        let time = if by == WorkUnit::Sample { "" } else { " DB time" };
         format!(
-            "takes {} {} {per} ({}, {}{times}{often})",
+            "takes {} {}{time} {per} ({}, {}{times}{often})",
             amount(change.difference.abs(), by),
             if change.difference > 0.0 { "more" } else { "less" },
             side(good, "GOOD"),

@@ -36,7 +36,7 @@ pub(super) fn pack(
     blocked: &HashSet<(SessionId, WaitOfStatement)>,
     packer: &mut Packer,
 ) -> (Locks, Vec<Problem>) {
-    let (looked, problems) = WaitedLocks::read_by_second(source, filter, dimensions);
+    let (looked, problems) = WaitedLocks::read(source, filter, dimensions);
     let mut names = Numbered::default();
     names.number(String::new());
     let mut cells = Cells::new(MOST_CELLS, source.meta().collector.resolution_s);

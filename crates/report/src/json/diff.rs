@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arcstr::ArcStr;
 use serde::{Serialize, Serializer};
 
 use super::diff_causes::CausesJson;
@@ -48,6 +49,7 @@ pub(super) struct Document<'a> {
     modules: &'a [Change],
     latencies: &'a [LatencyChange],
     counters: &'a [CounterChange],
+    counters_of_one_side: &'a [ArcStr],
     problems: &'a [String],
 }
 
@@ -179,6 +181,7 @@ impl<'a> From<&'a Diff> for Document<'a> {
             modules: &diff.modules,
             latencies: &diff.latencies,
             counters: &diff.counters,
+            counters_of_one_side: &diff.counters_of_one_side,
             problems: &diff.problems,
         }
     }

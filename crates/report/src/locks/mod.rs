@@ -114,7 +114,7 @@ struct Key {
     session_state: SessionState,
 }
 
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
 struct Sum {
     ns: u128,
     looks: u128,
@@ -130,6 +130,9 @@ impl Sum {
         self.fast_path |= more.fast_path;
     }
 }
+
+/// Who held each lock, and who waited for it.
+type Uses = BTreeMap<LockTarget, BTreeMap<Key, Sum>>;
 
 /// What to tell the user if the lock table was not sampled.
 pub(crate) fn why_not_recorded(meta: &Meta) -> Option<&'static str> {
@@ -167,7 +170,8 @@ pub(crate) fn locks(
             }
         }
     });
-    let mut all: BTreeMap<LockTarget, BTreeMap<Key, Sum>> = BTreeMap::new();
+    let mut all = Uses::new();
+    let mut other_waiters = Uses::new();
     problems.extend(source.locks(|row| {
         let of_session = (row.session != SessionId::RECORDER).then(|| dimensions.session(row.session));
         if let Some(session) = of_session {
@@ -179,9 +183,13 @@ pub(crate) fn locks(
             })
             && filter.takes_statement(row.statement)
             && takes_wait(filter, row);
-        if !is_chosen {
-            return;
-        }
+        let is_other_waiter =
+            !is_chosen && !row.granted && filter.takes_time(row.time) && takes_wait(filter, row);
+        let sums = match (is_chosen, is_other_waiter) {
+            (true, _) => &mut all,
+            (false, true) => &mut other_waiters,
+            (false, false) => return,
+        };
         let target = match of_session {
             Some(session) => LockTarget::of_session(row, session),
             None => LockTarget::of(row),
@@ -195,14 +203,22 @@ pub(crate) fn locks(
             statement: row.statement,
             session_state: row.session_state,
         };
-        let sums = all.entry(target).or_default();
-        sums.entry(key).or_default().add(&Sum {
+        let of_lock = sums.entry(target).or_default();
+        of_lock.entry(key).or_default().add(&Sum {
             ns: row.ns.into(),
             looks: row.looks.into(),
             longest_ns: row.longest_ns,
             fast_path: row.fast_path,
         });
     }));
+    // Who waits for a lock that a chosen session holds waits for that session.
+    for (target, uses) in &mut all {
+        if uses.keys().any(|key| key.granted)
+            && let Some(waiters) = other_waiters.remove(target)
+        {
+            uses.extend(waiters);
+        }
+    }
     report.locks = together(all)
         .into_iter()
         .map(|(target, uses)| lock(target, uses, dimensions))
@@ -233,7 +249,7 @@ pub(crate) fn wait_of(row: &LockRow) -> Wait {
 
 /// Merges the uses of each lock under its different names, and those of locks that samples met too briefly to say for how long each was
 /// held and waited for, see [`LockTarget::seen_briefly`].
-fn together(all: BTreeMap<LockTarget, BTreeMap<Key, Sum>>) -> BTreeMap<LockTarget, BTreeMap<Key, Sum>> {
+fn together(all: Uses) -> Uses {
     let mut names = Names::default();
     all.keys().for_each(|target| names.learn(target));
     let named = renamed(all, |mut target, _| {
@@ -252,11 +268,8 @@ fn together(all: BTreeMap<LockTarget, BTreeMap<Key, Sum>>) -> BTreeMap<LockTarge
 }
 
 /// Adds up those that get the same name.
-fn renamed(
-    all: BTreeMap<LockTarget, BTreeMap<Key, Sum>>,
-    name: impl Fn(LockTarget, &BTreeMap<Key, Sum>) -> LockTarget,
-) -> BTreeMap<LockTarget, BTreeMap<Key, Sum>> {
-    let mut locks: BTreeMap<LockTarget, BTreeMap<Key, Sum>> = BTreeMap::new();
+fn renamed(all: Uses, name: impl Fn(LockTarget, &BTreeMap<Key, Sum>) -> LockTarget) -> Uses {
+    let mut locks = Uses::new();
     for (target, uses) in all {
         let of_lock = locks.entry(name(target, &uses)).or_default();
         for (key, sum) in uses {

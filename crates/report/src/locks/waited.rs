@@ -94,6 +94,11 @@ impl Looks {
         self.ns.values().sum()
     }
 
+    /// At a time; none: at all of them.
+    fn ns_at(&self, time: Option<i64>) -> u128 {
+        time.map_or_else(|| self.all_ns(), |time| self.ns.get(&time).copied().unwrap_or(0))
+    }
+
     fn add(&mut self, more: Looks) {
         for (time, ns) in more.ns {
             *self.ns.entry(time).or_default() += ns;
@@ -113,26 +118,8 @@ pub(crate) type WaitOfStatement = (Wait, u64);
 pub(crate) struct WaitedLocks(BTreeMap<WaitOfStatement, BTreeMap<SessionId, Found>>);
 
 impl WaitedLocks {
-    /// Those of all sessions in the time of the filter, without dividing it; and what could not be read.
+    /// Those of all sessions in the time of the filter; and what could not be read.
     pub(crate) fn read(
-        source: &Source,
-        filter: &Filter,
-        dimensions: &mut Dimensions,
-    ) -> (WaitedLocks, Vec<Problem>) {
-        WaitedLocks::read_by(|_| 0, source, filter, dimensions)
-    }
-
-    /// The same, second by second: see [`WaitedLocks::each`].
-    pub(crate) fn read_by_second(
-        source: &Source,
-        filter: &Filter,
-        dimensions: &mut Dimensions,
-    ) -> (WaitedLocks, Vec<Problem>) {
-        WaitedLocks::read_by(|time| time, source, filter, dimensions)
-    }
-
-    fn read_by(
-        part_of: impl Fn(i64) -> i64,
         source: &Source,
         filter: &Filter,
         dimensions: &mut Dimensions,
@@ -168,7 +155,7 @@ impl WaitedLocks {
             let sessions = all.0.entry((wait_of(row), row.statement)).or_default();
             let found = sessions.entry(row.session).or_default();
             found.entry(lock).or_default().add(Looks {
-                ns: BTreeMap::from([(part_of(row.time), row.ns.into())]),
+                ns: BTreeMap::from([(row.time, row.ns.into())]),
                 count: row.looks.into(),
                 longest_ns: row.longest_ns.into(),
             });
@@ -227,19 +214,26 @@ impl WaitedLocks {
         LockShare::sorted(sums)
     }
 
-    /// The one lock that a session waited for when blocked in this wait for `blocked_ns`; none: there were several, or half of the time is
-    /// not known.
+    /// The one lock that a session waited for when blocked in this wait for `blocked_ns`, in a second or in all of them; none: there were
+    /// several, or half of the time is not known.
     pub(crate) fn only(
         &self,
         wait: &WaitOfStatement,
         session: SessionId,
+        time: Option<i64>,
         blocked_ns: u128,
     ) -> Option<&WaitedLock> {
         let found = self.0.get(wait)?.get(&session)?;
-        let (lock, looks) = found.first_key_value()?;
-        let is_known =
-            found.len() == 1 && lock.target.is_one() && looks.all_ns().saturating_mul(2) > blocked_ns;
-        is_known.then_some(lock)
+        let mut looked = found
+            .iter()
+            .map(|(lock, looks)| (lock, looks.ns_at(time)))
+            .filter(|(_, ns)| *ns > 0);
+        match (looked.next(), looked.next()) {
+            (Some((lock, ns)), None) => {
+                (lock.target.is_one() && ns.saturating_mul(2) > blocked_ns).then_some(lock)
+            }
+            _ => None,
+        }
     }
 }
 

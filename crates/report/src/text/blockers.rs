@@ -1,23 +1,51 @@
 //! Sessions and statements that others waited for.
 
 use super::causes::{TEXT, begin, with_statement};
-use super::page::{Page, Table, time};
+use super::page::{Page, Table, percent, time};
 use super::{quality, waited_locks};
 use crate::causes::{CauseReport, Meanwhile, doing, no_session};
 use crate::group::query_id;
 use crate::locks::LockShare;
 use crate::number::{counted, seconds};
 use crate::statement_text::beginning;
+use crate::sums::percent as percent_of;
+
+/// One session in whose way the others are is named in the first line if this many of it would be more than all.
+const LARGE: u128 = 4;
+/// What a blocker did in less than one part in this many of its time is summed.
+const SMALL: u128 = 50;
 
 /// Sessions, then statements.
 pub(super) fn render(report: &CauseReport, page: &mut Page) {
     if !begin(report, page) {
         return;
     }
-    page.paragraph(&format!("Blocked DB time: {} s.", seconds(report.blocked_ns)));
+    page.paragraph(&format!(
+        "Blocked DB time: {} s.{}",
+        seconds(report.blocked_ns),
+        in_the_end(report)
+    ));
     sessions(report, page);
     statements(report, page);
     quality::problems(&report.problems, page);
+}
+
+/// The session that most time led to, if it is a large part; begins with a space.
+pub(super) fn in_the_end(report: &CauseReport) -> String {
+    let Some(most) = report.blockers.iter().max_by_key(|blocker| blocker.root_ns) else {
+        return String::new();
+    };
+    let did = most.doing.iter().find(|meanwhile| meanwhile.end.is_some());
+    match did {
+        Some(did) if most.root_ns.saturating_mul(LARGE) >= report.blocked_ns => format!(
+            " In the end, {} s of it ({} %) led to {}: {}.",
+            seconds(most.root_ns),
+            percent(percent_of(most.root_ns, report.blocked_ns)),
+            most.who,
+            with_statement(words(did), &did.did).trim_end_matches(';')
+        ),
+        _ => String::new(),
+    }
 }
 
 /// Sessions by the time that others waited for them.
@@ -123,10 +151,19 @@ fn doings(
         cells.extend([seconds(ns), time(root_ns(of))]);
         cells
     };
-    for meanwhile in doing.iter().take(top) {
+    let all: u128 = doing.iter().map(|meanwhile| meanwhile.ns).sum();
+    let small = |meanwhile: &Meanwhile| meanwhile.ns.saturating_mul(SMALL) < all;
+    let shown = doing.iter().position(small).unwrap_or(doing.len()).min(top);
+    // One row in place of one says less.
+    let shown = if shown + 1 == doing.len() {
+        doing.len()
+    } else {
+        shown
+    };
+    let (shown, rest) = doing.split_at(shown);
+    for meanwhile in shown {
         table.row(row(was(meanwhile), std::slice::from_ref(meanwhile)));
     }
-    let rest = doing.get(top..).unwrap_or_default();
     if !rest.is_empty() {
         table.row(row(counted(rest.len(), "other"), rest));
     }

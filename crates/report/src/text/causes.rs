@@ -27,9 +27,10 @@ pub(super) fn render(report: &CauseReport, page: &mut Page) {
     }
     page.paragraph(&format!(
         "Blocked DB time: {} s. {} % of it was traced to whoever held the lock or ended the wait, and \
-         further if that session was blocked too. Times are those of the ledger, divided by samples.",
+         further if that session was blocked too.{} Times are those of the ledger, divided by samples.",
         seconds(report.blocked_ns),
         percent(percent_of(report.followed_ns, report.blocked_ns)),
+        blockers::in_the_end(report),
     ));
     for wait in report.waits.iter().take(report.top) {
         render_wait(wait, report.top, page);

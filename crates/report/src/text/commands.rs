@@ -146,7 +146,11 @@ fn sentence(commands: &Commands, median: &RangeLedger, slow: &RangeLedger) -> St
     let difference = slow.mean_ns - median.mean_ns;
     let slowest = match slow.commands.round() as u64 {
         1 => format!("The slowest takes {}", length(slow.mean_ns)),
-        many => format!("The slowest {many} take {} each", length(slow.mean_ns)),
+        many => format!(
+            "The slowest {many} take {} on average, and {} at most",
+            length(slow.mean_ns),
+            duration(commands.latencies.max_ns().into())
+        ),
     };
     let mut text = format!(
         "p99 is {}. {slowest}, those of the middle half {}",

@@ -459,4 +459,10 @@ fn counters(diff: &Diff, page: &mut Page) {
         ]);
     }
     page.table(&table);
+    if !diff.counters_of_one_side.is_empty() {
+        page.paragraph(&format!(
+            "Recorded on one side only, so not compared: {}.",
+            diff.counters_of_one_side.join(", ")
+        ));
+    }
 }

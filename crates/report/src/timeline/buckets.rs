@@ -25,7 +25,7 @@ pub enum BucketWidth {
 pub enum WidthError {
     /// Rows stand for longer times, or would be cut.
     #[error(
-        "rows of this recording stand for {resolution_s} s: buckets must be a multiple of that, not {width_s} s"
+        "rows of this recording may stand for {resolution_s} s: buckets must be a multiple of that, not {width_s} s"
     )]
     Finer {
         /// What was asked for.

@@ -156,7 +156,7 @@ pub struct ReportArguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["latencies", "io", "stacks", "tree", "functions", "modules"])]
     pub(super) calibration: Option<PathBuf>,
     /// Group the ledger by these [default: wait, or program for files without a database]; a time line by one of them [default:
-    /// wait_class, or program]; latencies by name, kind, device, session, io_size, blocks, source, file, relation, second [default:
+    /// wait_class, or program]; latencies by name, kind, device, session, io_size, blocks, source, file, relation, second, and by what sessions and statements are grouped by [default:
     /// name]
     #[arg(
         long,
