@@ -184,6 +184,18 @@ fn who_asks_can_do_nothing_else() {
         snapshots.iter().all(|snapshot| whole(snapshot).is_none()),
         "{snapshots:#?}"
     );
+    // Nor is the connection one of those that serve clients.
+    let sessions = snapshots
+        .iter()
+        .filter_map(|snapshot| snapshot["sessions"].as_array());
+    let applications: Vec<&Value> = sessions
+        .flatten()
+        .map(|session| &session["application"])
+        .collect();
+    assert!(
+        !applications.is_empty() && applications.iter().all(|name| *name != "dbtime"),
+        "{applications:?}"
+    );
 }
 
 #[test]

@@ -109,6 +109,7 @@ mod timeline;
 pub mod timeline_svg;
 mod top_sql;
 mod trace;
+mod transactions;
 pub mod tui;
 mod waits_in_calls;
 mod what_if;
@@ -207,6 +208,7 @@ pub use trace::{
     TraceFacts, TraceFile, TraceOptions, TracedEvent, TracedStatement, Transactions, WaitPlace,
     parsetrc_counts,
 };
+pub use transactions::EndedTransactions;
 pub use waits_in_calls::{Alignment, CallTime, Matrix, Pair, Unnamed, WaitCalls, WaitsInCalls};
 pub use what_if::{Changed, LoadFigures, Prediction, WhatIf, WhatIfOptions, WhatIfReport, what_if};
 pub use work::WorkUnit;

@@ -12,12 +12,12 @@ use crate::dimensions::Dimensions;
 use crate::filter::Filter;
 use crate::group::Dimension;
 use crate::latency::scan as scan_latency;
-use crate::ledger::{Ledger, LedgerBuilder};
+use crate::ledger::{Ledger, LedgerBuilder, Section};
 use crate::load::Source;
 use crate::number::Amounts;
 use crate::quality::{LossCounters, Quality};
 use crate::saturation::{Saturation, SaturationBuilder};
-use crate::scan::{Period, scan};
+use crate::scan::{Period, is_foreground, scan};
 use crate::sched::{Sched, SchedBuilder, scan_switches};
 use crate::sessions::{Sessions, SessionsBuilder};
 use crate::stacks::{StackProfile, StacksBuilder};
@@ -26,8 +26,10 @@ use crate::system_calls::{SystemCalls, SystemCallsBuilder, has_system_calls};
 use crate::timeline::WidthError;
 use crate::top_sql::{NoStatements, TopSql, TopSqlBuilder};
 use crate::trace::{Trace, TraceBuilder, TraceOptions, has_trace};
+use crate::transactions::{EndedTransactions, Transactions};
 use crate::waits_in_calls::{WaitsInCalls, waits_in_calls};
 use crate::who_was_there;
+use crate::work::{CountedWork, WorkUnit};
 
 /// What a report is about.
 #[derive(Debug, Clone, PartialEq)]
@@ -245,6 +247,8 @@ pub struct Report {
     pub database_view: DatabaseView,
     /// What it cost to start and end sessions; none if there were none, or if the filter leaves out a part of that.
     pub connecting: Option<Connecting>,
+    /// Transactions that ended; none when they are not known.
+    pub transactions: Option<EndedTransactions>,
     /// How long sessions of clients waited for a CPU; none when the recording counts no time.
     pub saturation: Option<Saturation>,
     /// DB time by statement, or why there is none.
@@ -324,6 +328,28 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
     let mut samples = 0;
     let mut system_calls = has_system_calls(source.meta()).then(SystemCallsBuilder::default);
     let mut trace = has_trace(source.meta()).then(TraceBuilder::default);
+    let mut work = CountedWork::default();
+    let mut transactions = Transactions::default();
+    let mut losses = LossCounters::default();
+    let mut statement_counts = StatementCounts::default();
+    let counter_problems = source.counters(|row| {
+        losses.add(row);
+        if options.filter.takes_time(row.time) && is_foreground(row.session, &mut dimensions, &options.filter)
+        {
+            work.add_counter(row);
+            transactions.add_counter(row);
+        }
+        saturation.add_counter(row, &options.filter);
+        statement_counts.add_counter(row, &options.filter);
+        sessions.add_counter(row, &mut dimensions, &options.filter);
+        if let Some(trace) = &mut trace {
+            trace.add_counter(row, &mut dimensions, &options.filter);
+        }
+        if let Some(calls) = &mut system_calls {
+            calls.add_counter(row, &mut dimensions, &options.filter);
+        }
+    });
+    transactions.settle(source.meta().start_us, &mut dimensions);
     let scan = scan(source, &mut dimensions, &options.filter, |activity| {
         trace.iter_mut().for_each(|trace| trace.add_activity(activity));
         ledger.add(activity);
@@ -336,26 +362,15 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         connecting.add(activity);
         stacks.add(activity);
         system_calls.iter_mut().for_each(|calls| calls.add(activity.row));
+        if activity.section == Section::DbTime {
+            transactions.add_activity(activity.row);
+        }
         samples += u128::from(activity.row.samples);
         if activity.not_sampled {
             unsampled_ns += u128::from(activity.row.ns);
         }
     });
     scan.check(&options.filter)?;
-    let mut losses = LossCounters::default();
-    let mut statement_counts = StatementCounts::default();
-    let counter_problems = source.counters(|row| {
-        losses.add(row);
-        saturation.add_counter(row, &options.filter);
-        statement_counts.add_counter(row, &options.filter);
-        sessions.add_counter(row, &mut dimensions, &options.filter);
-        if let Some(trace) = &mut trace {
-            trace.add_counter(row, &mut dimensions, &options.filter);
-        }
-        if let Some(calls) = &mut system_calls {
-            calls.add_counter(row, &mut dimensions, &options.filter);
-        }
-    });
     let mut latency_problems = Vec::new();
     // Commands are read only without the server's own counts, which also include nested statements and rows.
     if statement_counts.is_empty() && source.meta().collector.tier == CALLS_TIER {
@@ -431,6 +446,16 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
     let ledger_total = ledger.total();
     quality.pooled_ns = ledger_total.pooled_ns();
     quality.accounted_ns = ledger_total.total_ns();
+    let transactions = (are_times && trace.is_none() && transactions.are_known(&mut dimensions))
+        .then(|| work.count(WorkUnit::Transaction))
+        .and_then(|count| {
+            EndedTransactions::of(
+                count,
+                &options.filter,
+                ledger.db_time_ns(),
+                scan.period.elapsed_ns(),
+            )
+        });
     quality.missing_stacks_ns = stacks.missing_ns;
     quality.sessions_not_described = dimensions.sessions_not_described();
     Ok(Report {
@@ -441,6 +466,7 @@ pub fn report(source: &Source, options: &Options) -> Result<Report, ReportError>
         ledger,
         database_view: database_view.finish(Who::of(source.meta())),
         connecting,
+        transactions,
         saturation: are_times.then(|| saturation.finish(source.meta(), scan.period.elapsed_ns())),
         top_sql,
         sessions,

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::hand_made::{FIRST_SECOND, MS, START_US, busy_meta, busy_rows, meta, rows};
-use dbtime_model::State;
+use crate::hand_made::{FIRST_SECOND, MS, START_US, busy_meta, busy_rows, kernel_counter, meta, rows};
+use dbtime_model::{CounterRow, State, counter};
 use dbtime_report::{
     Dimension, FidelityMix, Filter, FlameOptions, Options, Report, ReportError, Section, Source, Step, flame,
     json, report,
@@ -31,6 +31,43 @@ fn db_time_is_what_clients_spend_outside_of_idle_waits() {
     assert_eq!(report.ledger.sum(Section::Background).total_ns(), ms(4_000));
     assert_eq!(report.elapsed_ns(), ms(4_000));
     assert_eq!(report.average_active_sessions(), Some(1.15));
+}
+
+#[test]
+fn transactions_are_told_if_nearly_all_db_time_is_of_sessions_that_count_them() {
+    let ended = |sessions: &[u64], filter: Filter| {
+        let mut rows = rows();
+        rows.counters.extend(sessions.iter().map(|session| CounterRow {
+            source: counter::SESSION_MEMORY.into(),
+            value: 230,
+            ..kernel_counter(*session, counter::TRANSACTIONS, 0)
+        }));
+        let options = Options {
+            filter,
+            ..Options::default()
+        };
+        let report = report(&Source::memory(meta(), rows), &options).expect("a report");
+        report.transactions
+    };
+    let all = ended(&[1, 2], Filter::default()).expect("they are counted");
+    assert_eq!(
+        (all.count, all.per_second, all.mean_db_time_ns),
+        (460, 115.0, 10.0 * MS as f64)
+    );
+    // The other session has a third of DB time.
+    assert_eq!(ended(&[1], Filter::default()), None);
+    assert_eq!(ended(&[], Filter::default()), None);
+    let of_session = Filter {
+        sessions: vec![4711],
+        ..Filter::default()
+    };
+    assert_eq!(ended(&[1], of_session).map(|of| of.count), Some(230));
+    // A wait is a part of what they did.
+    let of_wait = Filter {
+        waits: vec!["IO".into()],
+        ..Filter::default()
+    };
+    assert_eq!(ended(&[1, 2], of_wait), None);
 }
 
 #[test]
@@ -510,9 +547,9 @@ fn sessions_that_are_not_shown_are_summed() {
 fn a_counter_that_runs_backwards_is_no_time() {
     let mut rows = rows();
     rows.counters = vec![
-        crate::hand_made::kernel_counter(1, "elapsed_ns", -5),
-        crate::hand_made::kernel_counter(2, "elapsed_ns", 9),
-        crate::hand_made::kernel_counter(2, "elapsed_ns", -2),
+        kernel_counter(1, "elapsed_ns", -5),
+        kernel_counter(2, "elapsed_ns", 9),
+        kernel_counter(2, "elapsed_ns", -2),
     ];
     let sessions = report(&Source::memory(meta(), rows), &Options::default())
         .expect("a report")

@@ -304,6 +304,42 @@ fn who_waits_for_a_transaction_waits_for_the_row_that_it_has_locked_meanwhile() 
     assert_eq!(json["blockers"][0]["locks"][0]["row"]["tuple"], 7);
 }
 
+#[test]
+fn a_long_wait_is_known_in_its_seconds_whatever_was_waited_for_in_others() {
+    let mut rows = Rows::default();
+    sessions(&mut rows);
+    for (second, ms) in [(1, 1_000), (2, 1_000), (3, 300)] {
+        rows.activity.push(blocked(second, 1, "transactionid", ms));
+        rows.causes
+            .push(led_to(second, 1, "transactionid", vec![idle(3)]));
+    }
+    for second in [1, 2] {
+        rows.locks
+            .push(on_transaction(741, wants(second, 1, "transactionid", 1_000)));
+    }
+    for transaction in [750, 751] {
+        rows.locks.push(LockRow {
+            looks: 1,
+            longest_ns: 3 * MS,
+            ..on_transaction(transaction, wants(3, 1, "transactionid", 100))
+        });
+    }
+    let report = asked(rows);
+    assert_eq!(
+        said(&report.blockers[0].locks),
+        [("transactionid 741".to_string(), 1, 2_000)]
+    );
+    // In the whole period there were several.
+    assert_eq!(report.chains[0].behind[0].lock, None);
+    let printed = text::render_blockers(&report, 160);
+    assert!(
+        printed.contains(
+            "In the end, 2.300 s of it (100.0 %) led to pid 30, u: idle in transaction (its client)."
+        ),
+        "{printed}"
+    );
+}
+
 /// Looks that stand for far more time than the waits they found took: right in total, but not for any single one.
 #[test]
 fn waits_that_looks_met_briefly_are_not_told_apart() {

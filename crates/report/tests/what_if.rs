@@ -376,7 +376,7 @@ fn what_the_recording_does_not_carry_nobody_says() {
         row.chain[0].session = SessionId(9);
     }
     let said = cannot_say(strange, "hold:transactionid=0.5");
-    assert!(said.contains("whose transactions are not counted"), "{said}");
+    assert!(said.contains("the blocker was no client of the load"), "{said}");
     // Half of the time nothing happened.
     let mut ends = alone();
     ends.counters

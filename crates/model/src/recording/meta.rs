@@ -744,6 +744,34 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_period_cuts_no_row() {
+        const SECOND: i64 = 1_000_000;
+        let whole = |resolution_s, from: i64, to: i64| {
+            let collector = CollectorMeta {
+                resolution_s,
+                ..CollectorMeta::default()
+            };
+            collector.whole_windows(Some(from), Some(to))
+        };
+        for resolution_s in [0, 1] {
+            assert_eq!(
+                whole(resolution_s, 14 * SECOND + 1, 27 * SECOND + 1),
+                (Some(14 * SECOND), Some(27 * SECOND))
+            );
+        }
+        assert_eq!(
+            whole(10, 14 * SECOND, 27 * SECOND),
+            (Some(10 * SECOND), Some(30 * SECOND))
+        );
+        assert_eq!(
+            whole(10, 20 * SECOND, 30 * SECOND),
+            (Some(20 * SECOND), Some(30 * SECOND))
+        );
+        assert_eq!(CollectorMeta::default().whole_windows(None, None), (None, None));
+        whole(10, i64::MIN, i64::MAX);
+    }
+
+    #[test]
     fn product_and_versions_are_named_in_short() {
         let mut database = DatabaseMeta {
             product: "PostgreSQL".to_string(),

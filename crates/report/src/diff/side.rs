@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use dbtime_model::{SessionId, StackId, State, Wait, counter};
+use dbtime_model::{StackId, State, Wait, counter};
 
 use super::changes::is_tested;
 use super::executions::Executions;
@@ -20,13 +20,8 @@ use crate::report::{ReportError, load};
 use crate::scan::{Period, is_foreground, scan};
 use crate::sums::FidelityMix;
 use crate::sums::Sums;
+use crate::transactions::Transactions;
 use crate::work::{CountedWork, WorkUnit};
-
-/// Largest part of DB time without counted transactions (of sessions too short to be read, or before their first read).
-const MOST_NOT_COUNTED: f64 = 0.05;
-
-/// For a session that lived for less than this, nanoseconds, a good part may be before its first read.
-const TOO_SHORT_NS: u64 = 1_000_000_000;
 
 /// What was found on one side, in nanoseconds and in samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -142,12 +137,7 @@ impl Side {
     ) -> Result<Side, ReportError> {
         let mut dimensions = load(source, filter)?;
         let mut work = CountedWork::default();
-        // How long sessions that began during the recording were in it: for one that was there for less than a second it is not known how
-        // much of it was counted, only in which second counting began.
-        let mut lived: HashMap<SessionId, u64> = HashMap::new();
-        // The second from which the transactions of a session are counted.
-        let mut counted: HashMap<SessionId, i64> = HashMap::new();
-        let mut has_transactions_of_memory = false;
+        let mut transactions = Transactions::default();
         let mut are_executions_told = false;
         let mut is_of_snapshots = false;
         let counter_problems = source.counters(|row| {
@@ -155,33 +145,15 @@ impl Side {
             if filter.takes_time(row.time) && is_foreground(row.session, &mut dimensions, filter) {
                 work.add_counter(row);
                 is_of_snapshots |= row.source == counter::SNAPPER;
-                if row.source == counter::KERNEL && row.name == counter::ELAPSED_NS {
-                    let of = lived.entry(row.session).or_default();
-                    *of = of.saturating_add(row.value.max(0).unsigned_abs());
-                }
-                if row.name == counter::TRANSACTIONS {
-                    let is_of_memory = row.source == counter::SESSION_MEMORY;
-                    has_transactions_of_memory |= is_of_memory;
-                    let from = if is_of_memory { row.time } else { i64::MIN };
-                    let first = counted.entry(row.session).or_insert(from);
-                    *first = from.min(*first);
-                }
+                transactions.add_counter(row);
             }
         });
-        let start_us = source.meta().start_us;
-        for (id, from) in &mut counted {
-            let is_short = *from > i64::MIN && lived.get(id).is_some_and(|ns| *ns < TOO_SHORT_NS);
-            if is_short && dimensions.session(*id).started_us > start_us {
-                *from = i64::MAX;
-            }
-        }
+        transactions.settle(source.meta().start_us, &mut dimensions);
         let mut waits = Numbered::default();
         // With the seconds of each, in order; one may occur more than once.
         let mut stacks: HashMap<StackKey, Vec<(i64, Amount)>> = HashMap::new();
         let mut sums = Sums::default();
-        let mut all = 0u128;
         let mut blocked = BlockedTime::default();
-        let mut not_counted: HashMap<SessionId, u128> = HashMap::new();
         let scan = scan(source, &mut dimensions, filter, |activity| {
             let row = activity.row;
             if activity.section == Section::DbTime && (row.ns > 0 || row.samples > 0) {
@@ -189,10 +161,7 @@ impl Side {
                 if followed.is_some() {
                     blocked.add(activity);
                 }
-                all += u128::from(row.ns);
-                if counted.get(&row.session).is_none_or(|from| row.time < *from) {
-                    *not_counted.entry(row.session).or_default() += u128::from(row.ns);
-                }
+                transactions.add_activity(row);
                 let wait = waits.number(activity.wait.clone());
                 let seconds = stacks
                     .entry((wait, row.state, row.user_stack, row.kernel_stack, row.statement))
@@ -229,16 +198,7 @@ impl Side {
                 commands.add_command(row, filter, &slices);
             }
         }));
-        // Parallel workers do their leaders' work; a source that counts for all sessions at once has the recorder's id.
-        let not_counted: u128 = not_counted
-            .iter()
-            .filter(|(id, _)| dimensions.session(**id).leader_pid == 0)
-            .map(|(_, ns)| ns)
-            .sum();
-        if !counted.is_empty()
-            && !counted.contains_key(&SessionId::RECORDER)
-            && not_counted as f64 > MOST_NOT_COUNTED * all as f64
-        {
+        if !transactions.are_known(&mut dimensions) {
             work.drop(WorkUnit::Transaction);
         }
         let mut causes = SideCauses::default();
@@ -305,7 +265,7 @@ impl Side {
             work,
             executions,
             commands,
-            has_transactions_of_memory,
+            has_transactions_of_memory: transactions.are_of_memory,
             problems: problems.into_iter().map(|problem| problem.0).collect(),
         })
     }

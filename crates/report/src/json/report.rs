@@ -22,6 +22,7 @@ use crate::statement_counts::{CountedStatement, StatementCounts};
 use crate::sums::FidelityMix;
 use crate::system_calls::SystemCalls;
 use crate::top_sql::StatementTime;
+use crate::transactions::EndedTransactions;
 use crate::waits_in_calls::WaitsInCalls;
 
 #[derive(Serialize)]
@@ -37,6 +38,8 @@ pub(super) struct Document<'a> {
     pooled_ns: u128,
     #[serde(skip_serializing_if = "Option::is_none")]
     connecting: Option<&'a Connecting>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transactions: Option<&'a EndedTransactions>,
     /// How long sessions of clients waited for a CPU.
     saturation: Option<&'a Saturation>,
     by: Vec<&'static str>,
@@ -148,6 +151,7 @@ impl<'a> From<&'a Report> for Document<'a> {
             aas: report.average_active_sessions(),
             pooled_ns: report.ledger.sum(Section::DbTime).pooled_ns(),
             connecting: report.connecting.as_ref(),
+            transactions: report.transactions.as_ref(),
             saturation: report.saturation.as_ref(),
             by: report.ledger.by.iter().map(|by| by.as_str()).collect(),
             not_recorded: report

@@ -1,14 +1,18 @@
 //! What changed between two recordings.
 
+use std::sync::Arc;
+
+use dbtime_model::recording::Clock;
+
 use super::page::{Page, Table};
 use super::{diff_causes, diff_executions, header};
 use crate::diff::{Change, Diff, LatencyChange, Place, StatementChange, Verdict, amount, is_at_limit};
+use crate::function::Function;
 use crate::group::{moment, query_id};
 use crate::number::{Amounts, counted, duration, seconds};
 use crate::server_start::start_of_server;
 use crate::statement_text::cell;
 use crate::work::WorkUnit;
-use dbtime_model::recording::Clock;
 
 /// Functions of a call path that are shown, from its end.
 const SHOWN_OF_PATH: usize = 4;
@@ -161,20 +165,38 @@ pub(super) fn place(place: &Place) -> String {
         Place::Cell(wait, state) => format!("{wait}, {state}"),
         Place::Wait(wait) => wait.to_string(),
         Place::Function(function) => function.label(),
-        Place::Path(path) => {
-            let names: Vec<&str> = path.iter().map(|function| function.name.as_str()).collect();
-            let path = &path[start_of_server(&names)..];
-            let hidden = path.len().saturating_sub(SHOWN_OF_PATH);
-            let mut names: Vec<String> = path[hidden..].iter().map(|function| function.label()).collect();
-            if hidden > 0 {
-                names.insert(0, "..".to_string());
-            }
-            names.join(" > ")
-        }
+        Place::Path(path) => end_of_path(path, false),
         Place::Module(name) => name.clone(),
         Place::Statement(0) => String::new(),
         Place::Statement(id) => query_id(*id),
     }
+}
+
+/// The last functions of a call path, perhaps with its first one.
+fn end_of_path(path: &[Arc<Function>], with_first: bool) -> String {
+    let names: Vec<&str> = path.iter().map(|function| function.name.as_str()).collect();
+    let path = &path[start_of_server(&names)..];
+    let hidden = path.len().saturating_sub(SHOWN_OF_PATH);
+    let mut names: Vec<String> = path[hidden..].iter().map(|function| function.label()).collect();
+    if hidden > 0 {
+        names.insert(0, "..".to_string());
+        if with_first {
+            names.insert(0, path[0].label());
+        }
+    }
+    names.join(" > ")
+}
+
+/// What the rows of a table are called. Call paths that end alike, such as a leader's and its workers', are told apart by how they begin.
+fn names(shown: &[&Change]) -> Vec<String> {
+    let places: Vec<String> = shown.iter().map(|change| place(&change.place)).collect();
+    let is_twice = |name: &String| places.iter().filter(|other| *other == name).count() > 1;
+    let each = shown.iter().zip(&places);
+    each.map(|(change, name)| match &change.place {
+        Place::Path(path) if is_twice(name) => end_of_path(path, true),
+        _ => name.clone(),
+    })
+    .collect()
 }
 
 pub(super) fn signed(value: f64, unit: WorkUnit) -> String {
@@ -223,8 +245,8 @@ fn times(title: &str, changes: &[Change], diff: &Diff, page: &mut Page) {
         &[""],
         &["GOOD", "BAD", "difference", "% of DB time", "significant"],
     );
-    for change in shown.into_iter() {
-        table.row(row(place(&change.place), change, diff));
+    for (name, change) in names(&shown).into_iter().zip(shown) {
+        table.row(row(name, change, diff));
     }
     table.rule();
     table.row(row("DB time".to_string(), &diff.total, diff));

@@ -3,9 +3,10 @@
 use dbtime_model::{State, WaitKind};
 
 use super::page::{Page, Table, percent};
+use crate::diff::rate;
 use crate::group::Dimension;
 use crate::ledger::{Ledger, LedgerRow, Rest, Section};
-use crate::number::{Amounts, seconds};
+use crate::number::{Amounts, duration, seconds};
 use crate::report::Report;
 use crate::sums::{self, Sums};
 
@@ -68,6 +69,13 @@ fn db_time(report: &Report, amounts: Amounts, page: &mut Page) {
             false => String::new(),
         },
     ));
+    if let Some(of) = &report.transactions {
+        page.paragraph(&format!(
+            "Transactions per second: {}; DB time per transaction: {}.",
+            rate(of.per_second),
+            duration(of.mean_db_time_ns.round() as u128)
+        ));
+    }
     if let Some(sentence) = report.saturation.as_ref().and_then(|of| of.sentence.as_ref()) {
         page.paragraph(sentence);
     }

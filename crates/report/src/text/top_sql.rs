@@ -114,8 +114,8 @@ fn told_of(counts: &StatementCounts) -> String {
     let all = counts.all().calls;
     let mut text = match counts.by() {
         CountedBy::Server => format!(
-            "Calls, rows and time per call: pg_stat_statements, which counts executions of the whole server when they end (in all {}); \
-             ~ = it counted none.",
+            "Calls, rows and time per call: pg_stat_statements, which counts executions of the whole server when they end (in all {}), \
+             and times neither parsing nor the commit after an END; ~ = it counted none.",
             counted(all, "call")
         ),
         CountedBy::Trace => format!(
@@ -125,7 +125,8 @@ fn told_of(counts: &StatementCounts) -> String {
         CountedBy::Commands => format!(
             "Commands and time per command: client commands, each one counted (in all {}); ~ = none. A \
              message with several statements is one command, of the last one; preparing a statement counts \
-             as one, too.",
+             as one, too. The time of a command includes parsing, and waiting for a CPU before it: in DB time \
+             these are of no statement.",
             counted(all, "command")
         ),
     };

@@ -359,8 +359,9 @@ fn predict(recorded: &Recorded, cpus: u32, changes: &[WhatIf]) -> Result<Predict
             format!(
                 "with {durations}: throughput {:+.0} %, DB time per transaction {:+.0} %, log being flushed \
                  {:.0} % of the time instead of {:.0} %",
-                100.0 * miss,
-                100.0 * response,
+                // Without a sign of what is rounded to nothing.
+                (100.0 * miss).round() + 0.0,
+                (100.0 * response).round() + 0.0,
                 100.0 * busy,
                 100.0 * facts.flush_busy
             )

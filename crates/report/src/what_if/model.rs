@@ -509,8 +509,8 @@ fn lock_model(recorded: &Recorded, name: &str, waited: f64) -> Result<LockModel,
     let followed = facts.followed.max(1.0);
     if facts.by_others > 0.1 * followed {
         return Err(format!(
-            "for {:.0} % of the time that {name} was waited for, the blocker was a session whose \
-             transactions are not counted",
+            "for {:.0} % of the time that {name} was waited for, the blocker was no client of the load: a \
+             session that was not there all the time, or ended no transaction",
             100.0 * facts.by_others / followed
         ));
     }
