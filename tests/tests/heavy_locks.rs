@@ -251,7 +251,8 @@ fn all_locks_are_those_of_pg_locks_in_every_version() {
 
         // Each was so at every look.
         for (lock, request) in &all {
-            assert_eq!(request["looks"], report["looks"], "{name}: {lock:#}");
+            let torn = &report["torn"];
+            assert_eq!(request["looks"], report["looks"], "{name}, {torn} torn: {lock:#}");
             assert_eq!(number(&request["ns"]) / 1e9, looked, "{name}: {lock:#}");
         }
         // Who waits, and for how long, by the server; who holds, by what was seen.
