@@ -421,8 +421,9 @@ export class RecordingPage {
   private mainClass(sums: Ledger, dbTime: number): string {
     const classes = new Map<string, number>();
     for (const row of sums.rows) {
-      const { kind, class: name, label } = this.of.waits[row.wait]!;
-      const word = kind === "event" ? name : label;
+      if (row.section !== DB_TIME) continue;
+      const { kind, class_by_cpu: name, label } = this.of.waits[row.wait]!;
+      const word = kind === "unknown" ? label : name;
       classes.set(word, (classes.get(word) ?? 0) + row.total);
     }
     const [first] = [...classes].toSorted(([, one], [, other]) => other - one);

@@ -39,6 +39,38 @@ pub(super) fn cells(rows: &Value, states: impl Fn(&Value) -> Times) -> Times {
     sums
 }
 
+/// Asserts that the page's summary names the wait class with the most DB time.
+#[track_caller]
+fn assert_largest_class(what: &str, page: &Value, report: &Value) {
+    let db_time = ns(&report["db_time_ns"]);
+    if db_time == 0 {
+        return;
+    }
+    let classes = times(&report["ledger"], |row| {
+        let wait = row["group"]["wait"].as_str().expect("a wait");
+        let class = match wait.split_once(':') {
+            Some((class, _)) if wait.ends_with(" (no CPU)") => format!("{class} (no CPU)"),
+            Some((class, _)) => class.to_string(),
+            None => wait.to_string(),
+        };
+        let is_db_time = row["section"] == "db_time";
+        (class, if is_db_time { ns(&row["total_ns"]) } else { 0 })
+    });
+    let most = classes.values().max().expect("there is DB time");
+    let summary = page["summary"].as_str().expect("text");
+    let share = 100.0 * *most as f64 / db_time as f64;
+    let words = if share > 50.0 {
+        "Most of it"
+    } else {
+        "The largest part"
+    };
+    let mut largest = classes.iter().filter(|(_, ns)| *ns == most);
+    assert!(
+        largest.any(|(class, _)| summary.contains(&format!("{words}: {class}, {share:.1} %"))),
+        "{what}: {summary}, but {classes:?}"
+    );
+}
+
 /// Asserts that a page says what the report says.
 #[track_caller]
 pub(super) fn assert_is_report(what: &str, page: &Value, report: &Value) {
@@ -76,6 +108,7 @@ pub(super) fn assert_is_report(what: &str, page: &Value, report: &Value) {
             .into()
     });
     assert_eq!(in_page, in_report, "{what}: ledger");
+    assert_largest_class(what, page, report);
     let statements = |rows: &Value, of: &dyn Fn(&Value) -> (String, u64)| times(rows, of);
     if report["statements"].is_array() {
         assert_eq!(
