@@ -94,8 +94,7 @@ impl Counted {
     ) {
         // Most of thousands of sessions have not run.
         if counts == self.counts && !self.is_new {
-            self.at_ns = at_ns;
-            return;
+            return self.stand_still(at_ns);
         }
         let cpu = divided(&counts, self.cpu);
         let seconds = Seconds::of(clock, self.at_ns, at_ns);

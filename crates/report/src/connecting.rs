@@ -114,10 +114,7 @@ impl ConnectingBuilder {
         filter: &Filter,
         dimensions: &Dimensions,
     ) -> Option<Connecting> {
-        let is_whole = filter.takes_all_sessions()
-            && filter.waits.is_empty()
-            && filter.states.is_empty()
-            && filter.statements.is_empty();
+        let is_whole = filter.takes_all_sessions() && filter.chooses_no_time();
         let began = |us: i64| us >= period.from_us && us < period.to_us;
         let sessions = dimensions
             .sessions()

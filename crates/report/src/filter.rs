@@ -61,6 +61,11 @@ impl Filter {
         matches!((self.begin_us(), self.end_us()), (Some(begin), Some(end)) if begin >= end)
     }
 
+    /// True if the period has an end that was chosen.
+    pub(crate) fn is_of_a_period(&self) -> bool {
+        self.from_us.is_some() || self.to_us.is_some()
+    }
+
     /// True for a row of this second.
     pub fn takes_time(&self, time_us: i64) -> bool {
         self.begin_us().is_none_or(|begin| time_us >= begin) && self.end_us().is_none_or(|end| time_us < end)

@@ -35,14 +35,7 @@ impl EndedTransactions {
         db_time_ns: u128,
         elapsed_ns: u128,
     ) -> Option<EndedTransactions> {
-        let are_whole = filter.waits.is_empty()
-            && filter.states.is_empty()
-            && filter.statements.is_empty()
-            && filter
-                .facts
-                .iter()
-                .all(|(dimension, _)| dimension.is_of_sessions());
-        (count > 0 && are_whole && elapsed_ns > 0).then(|| EndedTransactions {
+        (count > 0 && filter.chooses_no_time() && elapsed_ns > 0).then(|| EndedTransactions {
             count,
             per_second: count as f64 * 1e9 / elapsed_ns as f64,
             mean_db_time_ns: db_time_ns as f64 / count as f64,

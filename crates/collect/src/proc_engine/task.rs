@@ -64,6 +64,7 @@ impl Task {
     /// None if there is no such task.
     pub(super) fn open(pid: u32, source: WaitSource, reads: Reads) -> Option<Task> {
         let open = |name| File::open(process::path(pid, name)).ok();
+        let of_stacks = |name| if reads.stacks { open(name) } else { None };
         let mut task = Task {
             pid,
             source,
@@ -72,8 +73,8 @@ impl Task {
             comment: None,
             schedstat: open("schedstat")?,
             stat: open("stat")?,
-            stack: open("stack").filter(|_| reads.stacks),
-            syscall: open("syscall").filter(|_| reads.stacks),
+            stack: of_stacks("stack"),
+            syscall: of_stacks("syscall"),
             start_ticks: 0,
             start_ns: 0,
             last: SchedStat::default(),

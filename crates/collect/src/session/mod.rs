@@ -447,7 +447,9 @@ impl LiveSession {
             return 0;
         };
         let growth = advance.growth;
-        if let Some(counted) = self.counted.as_mut().filter(|_| growth.on_cpu == 0) {
+        if growth.on_cpu == 0
+            && let Some(counted) = &mut self.counted
+        {
             counted.stand_still(totals.now);
         }
         let seconds = Seconds::of(clock, begin, totals.now);

@@ -24,8 +24,13 @@ struct Counter {
     by_slice: [Vec<f64>; 2],
 }
 
-/// What says how much dbtime saw, not what was done.
-const OF_RECORDERS: [&str; 3] = [counter::DBTIME, counter::LOCK_LOOKS, counter::LATCH_SAMPLES];
+/// What says how much dbtime saw, not what was done; and whatever else ran on the host, which is not the work of these sessions.
+const OF_OTHERS: [&str; 4] = [
+    counter::HOST,
+    counter::DBTIME,
+    counter::LOCK_LOOKS,
+    counter::LATCH_SAMPLES,
+];
 /// What the kernel counts in every recording.
 const ALWAYS: [&str; 3] = [counter::ELAPSED_NS, counter::ON_CPU_NS, counter::RUN_QUEUE_NS];
 
@@ -46,15 +51,13 @@ pub(super) fn compare(
         let dimensions = &mut side.dimensions;
         // What cannot be read was reported when work was counted.
         let _ = sources[n].counters(|row| {
-            // Whatever else ran on the host is not the work of these sessions.
-            let is_of_host = row.source == counter::HOST;
-            if !is_of_host && !OF_RECORDERS.contains(&row.source.as_str()) {
+            if OF_OTHERS.contains(&row.source.as_str()) {
+                return;
+            }
+            if !recorded[n].contains(&row.source) {
                 recorded[n].insert(row.source.clone());
             }
-            if recorded[n].contains(&row.source)
-                && filter.takes_time(row.time)
-                && is_foreground(row.session, dimensions, filter)
-            {
+            if filter.takes_time(row.time) && is_foreground(row.session, dimensions, filter) {
                 let counter = counters
                     .entry((row.source.clone(), row.name.clone()))
                     .or_insert_with(|| Counter {

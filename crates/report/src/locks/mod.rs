@@ -114,7 +114,7 @@ struct Key {
     session_state: SessionState,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Default)]
 struct Sum {
     ns: u128,
     looks: u128,
@@ -177,18 +177,16 @@ pub(crate) fn locks(
         if let Some(session) = of_session {
             scanned.meet_lock(row, filter, session);
         }
-        let is_chosen = filter.takes_time(row.time)
-            && of_session.map_or(filter.takes_all_sessions(), |session| {
-                filter.takes_session(session)
-            })
-            && filter.takes_statement(row.statement)
-            && takes_wait(filter, row);
-        let is_other_waiter =
-            !is_chosen && !row.granted && filter.takes_time(row.time) && takes_wait(filter, row);
-        let sums = match (is_chosen, is_other_waiter) {
+        if !filter.takes_time(row.time) || !takes_wait(filter, row) {
+            return;
+        }
+        let is_chosen = of_session.map_or(filter.takes_all_sessions(), |session| {
+            filter.takes_session(session)
+        }) && filter.takes_statement(row.statement);
+        let sums = match (is_chosen, row.granted) {
             (true, _) => &mut all,
-            (false, true) => &mut other_waiters,
-            (false, false) => return,
+            (false, false) => &mut other_waiters,
+            (false, true) => return,
         };
         let target = match of_session {
             Some(session) => LockTarget::of_session(row, session),

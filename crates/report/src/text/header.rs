@@ -30,7 +30,7 @@ pub(super) fn render(report: &Report, page: &mut Page) {
 pub(super) fn exactness(report: &Report, page: &mut Page) {
     page.paragraph(&fidelity(report));
     let collector = &report.meta.collector;
-    if is_part(&report.filter) && report.meta.files.is_empty() && collector.rate_hz > 0 {
+    if report.filter.is_of_a_period() && report.meta.files.is_empty() && collector.rate_hz > 0 {
         // A session's growth is that from one report of its totals to the next, each in the first pass after a second has begun.
         page.paragraph(&format!(
             "Where the selected time begins and ends, each session's time may be off by a sample period ({} ms) or a little more.",
@@ -46,10 +46,6 @@ pub(super) fn exactness(report: &Report, page: &mut Page) {
              exact totals, split by the samples of similar sessions."
         ));
     }
-}
-
-fn is_part(filter: &Filter) -> bool {
-    filter.from_us.is_some() || filter.to_us.is_some()
 }
 
 /// What was recorded, where and when, and which part of it this is.
@@ -93,7 +89,7 @@ pub(super) fn recording(meta: &Meta, period: Period, filter: &Filter, page: &mut
             counted(meta.collector.rate_hz, "sample")
         );
     }
-    if is_part(filter) && meta.collector.resolution_s > 1 {
+    if filter.is_of_a_period() && meta.collector.resolution_s > 1 {
         how += &format!(
             "; rows may stand for {} s, so the period is extended to whole ones",
             meta.collector.resolution_s

@@ -65,7 +65,7 @@ fn head(trace: &Trace, report: &Report, page: &mut Page) {
                      all waits and statements of the selected time and sessions.",
                 );
             }
-            if report.filter.from_us.is_some() || report.filter.to_us.is_some() {
+            if filter.is_of_a_period() {
                 page.paragraph(
                     "A call or wait is counted in the second in which it ended, with all of its time; in \
                      the table of statements, a wait is counted with the next call of its cursor.",
